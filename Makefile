@@ -1,0 +1,53 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both set up everything they need in $(VENV).
+
+VENV   ?= .venv
+PYTHON ?= python3
+DEMO   ?= .demo
+# The release of torch that the project is tested with. Where pip's index has a CPU build of it, that is what a machine
+# without a GPU gets; set TORCH=torch to take whatever is newest.
+TORCH  ?= torch==2.13.0
+
+PIP       = $(VENV)/bin/python -m pip --disable-pip-version-check
+GRAPHMILL = $(VENV)/bin/graphmill
+
+.PHONY: demo test check format clean
+.DEFAULT_GOAL := demo
+
+$(VENV)/.graphmill: pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet "$(TORCH)" || $(PIP) install --quiet torch
+	$(PIP) install --quiet --editable .
+	touch $@
+
+$(VENV)/.graphmill-dev: $(VENV)/.graphmill
+	$(PIP) install --quiet --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/.graphmill
+	$(GRAPHMILL) index graphmill/sample/corpus $(DEMO)/index
+	@echo
+	$(GRAPHMILL) query $(DEMO)/index "Who signed the Gateway contract, and what became of it?" --mode local
+	@echo
+	$(GRAPHMILL) query $(DEMO)/index "北岭大学在声峡做了哪些研究？" --mode local
+	@echo
+	@echo "Where to look next:"
+	@echo "  $(GRAPHMILL) inspect $(DEMO)/index                                   what the graph holds"
+	@echo "  $(GRAPHMILL) query $(DEMO)/index \"What are the conflicts?\" --mode global"
+	@echo "  $(GRAPHMILL) index YOUR_FOLDER my-index                          your own documents"
+	@echo "  $(GRAPHMILL) index YOUR_FOLDER my-index --llm http://HOST:8000/v1  read by your own model server"
+
+test: $(VENV)/.graphmill-dev
+	$(VENV)/bin/python -m pytest -q
+
+check: $(VENV)/.graphmill-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest -q
+
+format: $(VENV)/.graphmill-dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:
+	rm -rf $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,160 @@
+"""From Python values, or a path, to an index, and from an index to answers: what graphmill.index and graphmill.open do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from graphmill.engine.config import Config, ConfigError
+from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
+from graphmill.engine.index import Index
+from graphmill.engine.models import Embedder, Generator, Tokenizer
+from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
+from graphmill.engine.pipeline import build
+from graphmill.engine.profiles import load_profile
+from graphmill.engine.progress import Progress, Silent
+from graphmill.engine.query import Answer, query
+from graphmill.engine.query_param import QueryParam
+from graphmill.engine.replies import ReplyStore, StoredGenerator
+from graphmill.engine.run import Models, Run
+from graphmill.engine.run_folder import RunFolder
+from graphmill.kernels.backend import backend
+
+
+def build_folder(corpus: Path, index: Path, config: Config, progress: Progress) -> dict[str, Any]:
+    """Indexes a file or folder; the models are those that the config names."""
+    if not corpus.exists():
+        raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
+    columns = config.corpus
+    return _build(
+        lambda: read_corpus(
+            corpus,
+            text_column=columns.text_column,
+            id_column=columns.id_column,
+            title_column=columns.title_column,
+            exclude=[index],
+        ),
+        corpus_fingerprint(corpus, exclude=[index]),
+        str(corpus),
+        index,
+        config,
+        progress,
+    )
+
+
+def index(
+    documents: Iterable[Any] | Path | str,
+    path: Path | str,
+    generator: Generator | None = None,
+    embedder: Embedder | None = None,
+    tokenizer: Tokenizer | None = None,
+    config: Config | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Indexes documents into a folder and returns the summary of the run.
+
+    documents  a path of a file or folder, or an iterable, which need not fit in memory, of texts, (path, text) pairs,
+               or mappings with "text" and any of "path" and "title"
+    generator, embedder, tokenizer
+               any object that satisfies the protocol of graphmill.engine.models; by default those the config names:
+               no generator, which leaves the reading to the phrase finder, and the packaged embedder
+    """
+    config, progress = config or Config(), progress or Silent()
+    given = (generator, embedder, tokenizer)
+    if isinstance(documents, str | Path):
+        corpus = Path(documents)
+        if not corpus.exists():
+            raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
+        stamp = corpus_fingerprint(corpus, exclude=[Path(path)])
+        return _build(
+            lambda: read_corpus(corpus, exclude=[Path(path)]), stamp, str(corpus), Path(path), config, progress, *given
+        )
+    return _build(lambda: from_iterable(documents), None, "the documents given", Path(path), config, progress, *given)
+
+
+def _build(
+    read: Callable[[], Iterable[Document | Skipped]],
+    stamp: str | None,
+    name: str,
+    path: Path,
+    config: Config,
+    progress: Progress,
+    generator: Generator | None = None,
+    embedder: Embedder | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> dict[str, Any]:
+    chosen = backend(config.device)
+    load_profile(config.extract.profile, "en")
+    with ExitStack() as stack:
+        folder = stack.enter_context(RunFolder.lock(path))
+        models = _models(stack, config, generator, embedder, tokenizer)
+        if models.generator is not None and config.llm.store_replies:
+            store = stack.enter_context(ReplyStore(path / "replies"))
+            models = Models(StoredGenerator(models.generator, store), models.embedder, models.tokenizer)
+        return build(Run(folder, models, config, chosen, progress), read, stamp, name)
+
+
+def _models(
+    stack: ExitStack,
+    config: Config,
+    generator: Generator | None,
+    embedder: Embedder | None,
+    tokenizer: Tokenizer | None,
+) -> Models:
+    """The models given, and those of the config in place of the others; the latter are closed with the stack."""
+    if generator is None:
+        generator = open_generator(
+            config.llm.model,
+            max_in_flight=config.llm.max_in_flight,
+            timeout_s=config.llm.timeout_s,
+            max_retries=config.llm.max_retries,
+            context_tokens=config.llm.context_tokens,
+            api_key_env=config.llm.api_key_env,
+        )
+        if generator is not None:
+            stack.callback(generator.close)
+    if embedder is None:
+        embedder = open_embedder(config.embedder.model, device=config.device, api_key_env=config.llm.api_key_env)
+        stack.callback(embedder.close)
+    return Models(generator, embedder, tokenizer or open_tokenizer(config.tokenizer, generator, embedder))
+
+
+class OpenIndex:
+    """An index opened for questions. Its tables and vectors stay in memory until it is closed."""
+
+    def __init__(self, index: Index, generator: Generator | None, stack: ExitStack) -> None:
+        self.index, self.generator, self._stack = index, generator, stack
+
+    def query(self, question: str, param: QueryParam | None = None) -> Answer:
+        """Answers a question; see QueryParam for what can be set."""
+        return query(self.index, question, param or QueryParam(), self.generator)
+
+    def close(self) -> None:
+        """Lets go of the models that were opened for this index."""
+        self._stack.close()
+
+    def __enter__(self) -> OpenIndex:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_index(
+    path: Path | str,
+    config: Config | None = None,
+    generator: Generator | None = None,
+    embedder: Embedder | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> OpenIndex:
+    """Opens an index for questions. Without a generator, given or configured, answers are ranked passages."""
+    config = config or Config()
+    folder = RunFolder.open(Path(path))
+    with ExitStack() as stack:
+        models = _models(stack, config, generator, embedder, tokenizer)
+        opened = Index(folder, models.embedder, models.tokenizer, backend(config.device))
+        return OpenIndex(opened, models.generator, stack.pop_all())
+    raise AssertionError("unreachable: an exit stack lets exceptions pass")

@@ -1,0 +1,156 @@
+"""The settings of a run, as one frozen dataclass a section; a TOML file has the same sections and keys.
+
+Unknown sections and keys are refused with the nearest known one, and each section checks its own bounds, so that a
+mistake shows before any work.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from graphmill.engine.chunk import ChunkConfig
+from graphmill.engine.cluster import ClusterConfig
+from graphmill.engine.embed import EmbedConfig
+from graphmill.engine.extract import ExtractConfig
+from graphmill.engine.report import ReportConfig
+from graphmill.engine.resolve import ResolveConfig
+from graphmill.engine.summarise import SummariseConfig
+
+
+class ConfigError(ValueError):
+    """A setting is unknown or out of bounds; the message names the key, the bound and the value."""
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Where the text is in files of records (jsonl, csv, parquet); by default columns of the usual names."""
+
+    text_column: str | None = None
+    id_column: str | None = None
+    title_column: str | None = None
+
+
+@dataclass(frozen=True)
+class LLMConfig:
+    """The model that reads and writes: "none", the URL of an OpenAI-compatible server, or "replay:FILE"."""
+
+    model: str = "none"
+    max_in_flight: int = 256
+    timeout_s: float = 600.0
+    max_retries: int = 5
+    context_tokens: int | None = None
+    """The model's context; None asks the server."""
+    api_key_env: str = "GRAPHMILL_API_KEY"
+    """Name of the environment variable that holds the key; the key itself is never written anywhere."""
+    store_replies: bool = True
+    """Keep replies in the index, so that a run that changes nothing a reply depends on asks for none again."""
+
+    def __post_init__(self) -> None:
+        if self.max_in_flight < 1:
+            raise ValueError(f"llm.max_in_flight must be at least 1, got {self.max_in_flight}")
+        if self.timeout_s <= 0:
+            raise ValueError(f"llm.timeout_s must be above 0, got {self.timeout_s}")
+        if self.max_retries < 0:
+            raise ValueError(f"llm.max_retries must be at least 0, got {self.max_retries}")
+        if self.context_tokens is not None and self.context_tokens < 1024:
+            raise ValueError(f"llm.context_tokens must be at least 1024, got {self.context_tokens}")
+
+
+@dataclass(frozen=True)
+class EmbedderConfig:
+    """The embedding model: "minilm" (packaged), a folder, or the URL of an OpenAI-compatible server."""
+
+    model: str = "minilm"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that can be set."""
+
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    chunk: ChunkConfig = field(default_factory=ChunkConfig)
+    extract: ExtractConfig = field(default_factory=ExtractConfig)
+    resolve: ResolveConfig = field(default_factory=ResolveConfig)
+    summarise: SummariseConfig = field(default_factory=SummariseConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    embed: EmbedConfig = field(default_factory=EmbedConfig)
+    llm: LLMConfig = field(default_factory=LLMConfig)
+    embedder: EmbedderConfig = field(default_factory=EmbedderConfig)
+    tokenizer: str | None = None
+    """Folder or file of the tokenizer that counts; None takes the model's own, or else the embedder's."""
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+
+
+def load_config(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Settings from a TOML file, over the defaults, and ``overrides`` ("section.key" to value) over both."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise ConfigError(f"can't read the config {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    for key, value in (overrides or {}).items():
+        *sections, name = key.split(".")
+        section = values
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[name] = value
+    where = f"{path}: " if path is not None else ""
+    return typing.cast(Config, _fill(Config, values, where, ""))
+
+
+def _fill(kind: type, values: Mapping[str, Any], where: str, prefix: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    known = [f.name for f in fields(kind)]
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        key = prefix + name
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {prefix}{near[0]}?" if near else f"; known: {', '.join(prefix + k for k in known)}"
+            raise ConfigError(f"{where}unknown setting {key}{hint}")
+        hint_type = hints[name]
+        if is_dataclass(hint_type):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{where}{key} is a section, got {value!r}")
+            arguments[name] = _fill(typing.cast(type, hint_type), value, where, key + ".")
+        else:
+            arguments[name] = _convert(hint_type, value, where + key)
+    try:
+        return kind(**arguments)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{where}{error}") from error
+
+
+def _convert(kind: Any, value: Any, key: str) -> Any:
+    """The value as the field's type, or a ConfigError that names the key, the type and the value."""
+    origin, choices = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        if value not in choices:
+            raise ConfigError(f"{key} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        kind = next(choice for choice in choices if choice is not type(None))
+        return _convert(kind, value, key)
+    if origin is tuple and isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    wanted = "a list of strings" if origin is tuple else {"str": "a string", "int": "an integer", "bool": "true or false", "float": "a number"}.get(kind.__name__, kind.__name__)
+    raise ConfigError(f"{key} must be {wanted}, got {value!r}")

@@ -1,0 +1,261 @@
+"""Chunk texts to records: what a model, or the phrase finder, reads in them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator as Coroutine
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from graphmill.engine.converse import converse
+from graphmill.engine.models import Generator, Message, Reply, Request
+from graphmill.engine.names import name_key
+from graphmill.engine.profiles import Profile, messages
+from graphmill.engine.read_reply import Reading, Record, read_reply
+
+EXTRACTIONS = pa.schema(
+    [
+        ("text_id", pa.string()),
+        ("record", pa.int32()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("key", pa.string()),
+        ("type", pa.string()),
+        ("target", pa.string()),
+        ("target_key", pa.string()),
+        ("description", pa.string()),
+        ("keywords", pa.list_(pa.string())),
+        ("strength", pa.float64()),
+    ]
+)
+"""One row a record: an entity, a relationship (name is its source) or a chunk's keywords. Unused fields are empty."""
+
+READINGS = pa.schema(
+    [
+        ("text_id", pa.string()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("rounds", pa.int32()),
+        ("num_records", pa.int32()),
+        ("num_rejected", pa.int32()),
+        ("reasons", pa.string()),
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+    ]
+)
+"""One row a distinct chunk text: "ok", "incomplete" (some records, the rest cut off) or "failed" (none to be had)."""
+
+SAMPLES_SHOWN = 3
+RETRY_TEMPERATURE = 0.3
+
+
+@dataclass(frozen=True)
+class ExtractConfig:
+    """How chunks are read."""
+
+    extractor: str = "auto"
+    """"model", "phrases", or "auto": the model where there is one."""
+    profile: str = "graphrag"
+    language: str = "auto"
+    """Language of prompts and descriptions, an ISO 639-1 code; "auto" follows each document."""
+    entity_types: tuple[str, ...] = ()
+    """Types to look for; none stands for the profile's own."""
+    max_gleanings: int = 1
+    max_tokens: int = 4096
+    """Most tokens of one reply."""
+    temperature: float = 0.0
+    stop_after: int = 20
+    """Replies from the start that all hold no record before the run is stopped; 0 never stops."""
+    shard_texts: int = 1024
+    """Texts per shard, the unit of resume."""
+
+    def __post_init__(self) -> None:
+        if self.extractor not in ("auto", "model", "phrases"):
+            raise ValueError(f"extract.extractor must be auto, model or phrases, got {self.extractor!r}")
+        for name, minimum in (("max_gleanings", 0), ("max_tokens", 1), ("stop_after", 0), ("shard_texts", 1)):
+            if getattr(self, name) < minimum:
+                raise ValueError(f"extract.{name} must be at least {minimum}, got {getattr(self, name)}")
+        if not 0 <= self.temperature <= 2:
+            raise ValueError(f"extract.temperature must be in [0, 2], got {self.temperature}")
+
+
+class NoRecordsError(Exception):
+    """The model's replies hold no records at all; going on would only cost time."""
+
+
+@dataclass(slots=True)
+class TextRead:
+    """What came of one chunk text."""
+
+    text_id: str
+    records: list[Record] = field(default_factory=list)
+    status: str = "ok"
+    reason: str = ""
+    rounds: int = 0
+    num_rejected: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    last_reply: str = ""
+
+
+def extract(
+    texts: Iterable[tuple[str, str, str]],
+    generator: Generator,
+    profiles: Mapping[str, Profile],
+    config: ExtractConfig,
+) -> Iterator[list[TextRead]]:
+    """Reads (text id, text, language) triples with the model; yields batches of them as their replies come in.
+
+    The generator is never drained between batches: gleaning rounds and retries go in ahead of new texts, while their
+    prefix is still cached. Raises NoRecordsError when none of the first ``stop_after`` texts gave a record.
+    """
+    reading = (
+        read_text(text_id, text, profiles[language], config) for text_id, text, language in texts
+    )
+    batch: list[TextRead] = []
+    first: list[TextRead] | None = []
+    for read in converse(reading, generator):
+        batch.append(read)
+        if first is not None:
+            first.append(read)
+            if read.records or not config.stop_after:
+                first = None
+            elif len(first) >= config.stop_after:
+                raise NoRecordsError(_no_records(first))
+        if len(batch) >= config.shard_texts:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) -> Coroutine[Request, Reply, TextRead]:
+    """One conversation: extract, then up to ``max_gleanings`` rounds for what was missed."""
+    read = TextRead(text_id)
+    prompt = messages(profile, text, config.entity_types)
+    reply = yield _request(read, prompt, config)
+    reading = _note(read, reply, profile)
+    if reading is not None and not reading.records and not reading.complete:
+        # Cut off or without a single record: the same prompt at the same temperature would only give it again.
+        read.num_rejected, read.reasons = 0, Counter()
+        reply = yield _request(read, prompt, config, max(config.temperature, RETRY_TEMPERATURE))
+        reading = _note(read, reply, profile)
+    if reading is None:
+        return _failed(read, reply.error or "no reply")
+    read.records.extend(reading.records)
+    for round_number in range(config.max_gleanings):
+        if round_number:
+            answer = yield _request(read, [*prompt, *_turn(reply, profile.more)], config, max_tokens=8)
+            read.prompt_tokens += answer.prompt_tokens
+            read.completion_tokens += answer.completion_tokens
+            if not _is_yes(answer.text):
+                break
+        prompt = [*prompt, *_turn(reply, profile.continue_prompt)]
+        reply = yield _request(read, prompt, config)
+        gleaned = _note(read, reply, profile)
+        if gleaned is None:
+            break  # What the first round gave is kept.
+        read.records.extend(gleaned.records)
+        reading = gleaned
+    if not read.records and not reading.complete:
+        return _failed(read, "cut off before the first record" if reply.finish_reason == "length" else "no record")
+    read.status = "ok" if reading.complete else "incomplete"
+    read.reason = "" if reading.complete else "the last reply is cut off"
+    return read
+
+
+def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
+    """EXTRACTIONS and READINGS of a batch, in the order of text ids, whatever order the replies came in."""
+    batch = sorted(batch, key=lambda read: read.text_id)
+    rows = [(read.text_id, number, record) for read in batch for number, record in enumerate(read.records)]
+    extractions = pa.table(
+        [
+            [text_id for text_id, _, _ in rows],
+            [number for _, number, _ in rows],
+            [record.kind for _, _, record in rows],
+            [record.name for _, _, record in rows],
+            [name_key(record.name) for _, _, record in rows],
+            [record.type for _, _, record in rows],
+            [record.target for _, _, record in rows],
+            [name_key(record.target) for _, _, record in rows],
+            [record.description for _, _, record in rows],
+            [record.keywords for _, _, record in rows],
+            [record.strength for _, _, record in rows],
+        ],
+        schema=EXTRACTIONS,
+    )
+    readings = pa.table(
+        [
+            [read.text_id for read in batch],
+            [read.status for read in batch],
+            [read.reason for read in batch],
+            [read.rounds for read in batch],
+            [len(read.records) for read in batch],
+            [read.num_rejected for read in batch],
+            [json.dumps(dict(sorted(read.reasons.items()))) for read in batch],
+            [read.prompt_tokens for read in batch],
+            [read.completion_tokens for read in batch],
+        ],
+        schema=READINGS,
+    )
+    return extractions, readings
+
+
+def _request(
+    read: TextRead,
+    prompt: Sequence[Message],
+    config: ExtractConfig,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> Request:
+    read.rounds += 1
+    return Request(
+        f"extract/{read.text_id}/{read.rounds}",
+        prompt,
+        max_tokens=max_tokens or config.max_tokens,
+        temperature=config.temperature if temperature is None else temperature,
+    )
+
+
+def _note(read: TextRead, reply: Reply, profile: Profile) -> Reading | None:
+    """Reads a reply and adds up what it cost; None when there is no reply to read."""
+    read.prompt_tokens += reply.prompt_tokens
+    read.completion_tokens += reply.completion_tokens
+    read.last_reply = reply.text
+    if reply.error is not None:
+        return None
+    reading = read_reply(reply.text, profile.layout, reply.finish_reason)
+    read.num_rejected += reading.rejected
+    read.reasons += reading.reasons
+    return reading
+
+
+def _failed(read: TextRead, reason: str) -> TextRead:
+    read.status, read.reason = "failed", reason
+    return read
+
+
+def _turn(reply: Reply, prompt: str) -> list[Message]:
+    return [{"role": "assistant", "content": reply.text}, {"role": "user", "content": prompt}]
+
+
+def _is_yes(text: str) -> bool:
+    return text.strip().strip("\"'*.。").casefold().startswith(("yes", "是"))
+
+
+def _no_records(reads: Sequence[TextRead]) -> str:
+    shown = "\n".join(f"  {n}. {_short(r.last_reply or r.reason)}" for n, r in enumerate(reads[:SAMPLES_SHOWN], 1))
+    return (
+        f"{len(reads)} of the first {len(reads)} replies held no record, so the run was stopped. "
+        f"The first {min(SAMPLES_SHOWN, len(reads))}:\n{shown}\n"
+        "Look at the model and at the profile's format, or set extract.stop_after = 0 to go on regardless."
+    )
+
+
+def _short(text: str, limit: int = 300) -> str:
+    folded = " ".join(text.split())
+    return folded if len(folded) <= limit else folded[: limit - 1] + "…"

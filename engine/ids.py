@@ -1,0 +1,15 @@
+"""Ids are content hashes: stable from run to run, and the same whatever the order of the input."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+def content_id(*parts: str) -> str:
+    """128-bit hash of the parts as 32 hex digits. Parts are length-prefixed, so ("ab", "c") and ("a", "bc") differ."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    return digest.hexdigest()

@@ -1,0 +1,142 @@
+"""An index opened for questions: its tables, vectors and adjacency in memory, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from graphmill.engine.embed import check_embedder, embed_texts, vectors_matrix
+from graphmill.engine.language import detect_language
+from graphmill.engine.lexical import LexicalIndex
+from graphmill.engine.models import Embedder, Tokenizer
+from graphmill.engine.order import sort_chunks
+from graphmill.engine.rows import Lists, Rows, id_lists, lists_by, rows_of
+from graphmill.engine.run_folder import IndexFolderError, RunFolder
+from graphmill.kernels.backend import Backend
+from graphmill.kernels.fuse import reciprocal_rank_fusion
+from graphmill.kernels.rank import adjacency
+from graphmill.kernels.topk import topk
+
+Scores = NDArray[np.float32]
+
+CANDIDATES = 3
+"""Each channel gives this many times k rows to the fusion, so that a row second in both can win."""
+FOREIGN_WEIGHT = 0.25
+"""Weight of the vectors' ranks for a question in a language that the embedder doesn't know: near to noise."""
+
+
+@dataclass(frozen=True)
+class Searchable:
+    """What can be searched: the vectors with the table row of each, and the word index of the same table."""
+
+    vectors: Scores
+    row_of_vector: Rows
+    words: LexicalIndex | None
+
+
+class Index:
+    """Tables of an index and what is derived from them. Rows below are row numbers of these tables.
+
+    chunks         sorted by (path, position); ``texts`` are their distinct texts, in order of first appearance
+    entities       sorted by entity id; relationships likewise
+    communities    sorted by community number, reports row for row beside them
+    """
+
+    def __init__(self, folder: RunFolder, embedder: Embedder, tokenizer: Tokenizer, backend: Backend) -> None:
+        self.folder, self.embedder, self.tokenizer, self.backend = folder, embedder, tokenizer, backend
+        made_with = folder.facts.get("embedder")
+        if "summary" not in folder.facts or made_with is None:
+            raise IndexFolderError(
+                f"the index {folder.root} is not finished; run `graphmill index` on it again, it goes on from where it stopped"
+            )
+        check_embedder(embedder, made_with["model"], made_with["dimension"], str(folder.root))
+        self.chunks = sort_chunks(folder.read("chunks"))
+        self.entities, self.relationships = folder.read("entities"), folder.read("relationships")
+        self.communities, self.reports = folder.read("communities"), folder.read("reports")
+        documents = folder.read("documents", ["document_id", "created_at"])
+        self.created_at = dict(zip(*(documents[c].to_pylist() for c in ("document_id", "created_at")), strict=True))
+        self._derive()
+        self.search_texts = self._searchable("chunks", self.text_ids)
+        self.search_entities = self._searchable("entities", self.entities["entity_id"])
+        self.search_reports = self._searchable("reports", self.reports["community_id"])
+
+    def _derive(self) -> None:
+        self.text_ids = pc.unique(self.chunks["text_id"])
+        self.text_of_chunk = rows_of(self.chunks["text_id"], self.text_ids)
+        self.chunks_of_text = lists_by(self.text_of_chunk, len(self.text_ids))
+        self.chunks_of_entity, self.chunks_of_relationship, self.chunks_of_community = (
+            id_lists(table["chunk_ids"], self.chunks["chunk_id"])
+            for table in (self.entities, self.relationships, self.communities)
+        )
+        entity_ids = self.entities["entity_id"]
+        source, target = (rows_of(self.relationships[c], entity_ids) for c in ("source_id", "target_id"))
+        self.source, self.target = source, target
+        indptr, neighbour, edge = adjacency(source, target, len(entity_ids))
+        self.neighbours, self.edges = Lists(indptr, neighbour), Lists(indptr, edge)
+        members = id_lists(self.communities["entity_ids"], entity_ids)
+        community = np.repeat(np.arange(self.communities.num_rows), np.diff(members.offsets))
+        order = np.argsort(members.values, kind="stable")
+        offsets = np.searchsorted(members.values[order], np.arange(len(entity_ids) + 1))
+        self.communities_of_entity = Lists(offsets.astype(np.int64), community[order])
+        self.level = self.communities["level"].to_numpy()
+        self.occurrence = self.communities["occurrence"].to_numpy()
+        self.rating = self.reports["rating"].to_numpy()
+        self.combined_degree = self.relationships["combined_degree"].to_numpy()
+        self.weight = self.relationships["weight"].to_numpy()
+        self.tokens_of = {
+            name: getattr(self, name)["num_tokens"].to_numpy().astype(np.int64)
+            for name in ("chunks", "entities", "relationships", "reports")
+        }
+
+    def _searchable(self, name: str, ids: Any) -> Searchable | None:
+        """The vectors and words of a table; None where it is not embedded."""
+        if f"vectors_{name}" not in self.folder.tables:
+            return None
+        table = self.folder.read(f"vectors_{name}")
+        words = self.folder.root / "words" / name
+        return Searchable(
+            vectors_matrix(table), rows_of(table["id"], ids), LexicalIndex.open(words) if words.is_dir() else None
+        )
+
+    def embed_question(self, question: str) -> Scores:
+        """Unit vector float32 [1, d]."""
+        return embed_texts([question], self.embedder)
+
+    def search(
+        self, what: Searchable | None, question: str, vector: Scores, k: int, lexical: bool | None
+    ) -> tuple[Rows, Scores]:
+        """The k best rows for a question and their scores, best first.
+
+        Scores are cosine similarities, or reciprocal rank sums where the lexical channel is fused in (``lexical``; None
+        stands for: where the embedder does not know the question's language).
+        """
+        if what is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        languages = self.embedder.languages
+        foreign = languages is not None and detect_language(question) not in languages
+        fuse = (foreign if lexical is None else lexical) and what.words is not None
+        depth = k * CANDIDATES if fuse else k
+        scores, found = topk(vector, what.vectors, depth, backend=self.backend)
+        by_vector = what.row_of_vector[found[0]]
+        if not fuse or what.words is None:
+            return by_vector, scores[0]
+        _, by_words = what.words.search(question, depth)
+        return reciprocal_rank_fusion([by_vector, by_words], [FOREIGN_WEIGHT if foreign else 1.0, 1.0], k)
+
+
+def open_folder(path: Path | str) -> RunFolder:
+    """The folder of a finished index."""
+    return RunFolder.open(Path(path))
+
+
+def strings(column: pa.ChunkedArray, rows: Sequence[int] | Rows) -> list[str]:
+    """The strings at some rows of a column."""
+    values: list[str] = column.take(pa.array(np.asarray(rows, dtype=np.int64))).to_pylist()
+    return values

@@ -1,0 +1,267 @@
+"""The method, top to bottom: a corpus in, an index out. ``build`` is its order.
+
+Each step reads tables of the run folder and writes tables. It has a fingerprint of what shapes it, its settings and the
+content of its input; a finished table with the same fingerprint is not made again, so that running twice goes on
+from where the first run stopped, and a changed setting or corpus costs only what it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphmill.engine.chunk import chunk
+from graphmill.engine.cluster import cluster
+from graphmill.engine.documents import Document, Skipped, document_batches
+from graphmill.engine.embed import embed, vectors_schema
+from graphmill.engine.extract import TextRead, extract, extraction_tables
+from graphmill.engine.extract_phrases import extract_phrases, weigh_phrases
+from graphmill.engine.lexical import LexicalIndex
+from graphmill.engine.report import report
+from graphmill.engine.resolve import resolve
+from graphmill.engine.run import Run, fingerprint
+from graphmill.engine.summary import latest_readings, summarise_run
+from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
+
+
+class EmptyCorpusError(ValueError):
+    """The corpus holds nothing that can be read."""
+
+
+def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str | None, name: str) -> dict[str, Any]:
+    """Runs every stage that is not done yet, and returns what the index holds."""
+    read_documents(run, read, stamp, name)
+    chunk_documents(run)
+    extract_chunks(run)
+    resolve_extractions(run)
+    find_communities(run)
+    write_reports(run)
+    embed_texts(run)
+    index_words(run)
+    return summarise_run(run)
+
+
+def read_documents(
+    run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str | None, name: str
+) -> None:
+    """Corpus -> documents, skipped. Without a stamp, as for an iterator, the corpus is read anew each time."""
+    folder = run.folder
+    stamp_ = fingerprint("documents", stamp, run.config.corpus)
+    if stamp is not None and run.is_done("documents", "documents", stamp_):
+        return
+    known = {}
+    if "documents" in folder.tables:
+        before = folder.read("documents", ["document_id", "created_at"])
+        known = dict(zip(*(before[column].to_pylist() for column in before.column_names), strict=True))
+    documents, skipped = folder.restart("documents", stamp_), folder.restart("skipped", stamp_)
+    identity = ""
+    with run.stage("documents", None, "documents"):
+        for batch, left_out in document_batches(read(), run.now, known):
+            documents.append(batch)
+            skipped.append(left_out)
+            identity = fingerprint(identity, batch["document_id"].to_pylist())
+            run.progress.advance(batch.num_rows)
+        if not documents.table.rows:
+            raise EmptyCorpusError(_empty(name, folder.root, skipped.table.rows, left_out))
+        skipped.finish()
+        documents.finish()
+    folder.put_facts({"documents": identity})
+
+
+def chunk_documents(run: Run) -> None:
+    """Documents -> chunks, shard by shard."""
+    folder, settings, tokenizer = run.folder, run.config.chunk, run.models.tokenizer
+    stamp = fingerprint("chunks", folder.facts["documents"], settings, tokenizer.name)
+    if run.is_done("chunks", "chunks", stamp):
+        return
+    chunks = folder.start("chunks", stamp)
+    num_done = len(chunks.table.shards)
+    documents = folder.tables["documents"]
+    with run.stage("chunks", documents.rows, "documents", sum(s["rows"] for s in documents.shards[:num_done])):
+        for number, batch in enumerate(folder.shards("documents")):
+            if number >= num_done:
+                chunks.append(chunk(batch, tokenizer, settings))
+                run.progress.advance(batch.num_rows)
+        chunks.finish()
+
+
+def extract_chunks(run: Run) -> None:
+    """Chunks -> extractions, readings. Texts that were read before are not read again, but for those that failed."""
+    folder, settings = run.folder, run.config.extract
+    stamp = fingerprint("extractions", run.reader())
+    extractions, readings = folder.start("extractions", stamp), folder.start("readings", stamp)
+    languages = distinct_texts(folder)
+    wanted = languages.keys() - _read_before(run, stamp)
+    if not wanted and folder.is_finished("extractions", stamp):
+        run.progress.skip("extractions")
+        return
+    with run.stage("extractions", len(languages), "texts", len(languages) - len(wanted)):
+        texts = _texts(run, wanted, languages)
+        generator = run.generator
+        for batch in (
+            extract_phrases(texts, settings)
+            if generator is None
+            else extract(texts, generator, run.profiles(languages.values()), settings)
+        ):
+            records, read = extraction_tables(batch)
+            with folder.together():
+                extractions.append(records)
+                readings.append(read)
+            run.progress.advance(len(batch), _failures(batch))
+        with folder.together():
+            extractions.finish()
+            readings.finish()
+
+
+def resolve_extractions(run: Run) -> None:
+    """Extractions, chunks -> entities, relationships."""
+    folder, config = run.folder, run.config
+    inputs = [folder.tables[name].hash for name in ("extractions", "chunks")]
+    stamp = fingerprint("entities", inputs, config.resolve, config.summarise, config.extract.language, run.reader())
+    if run.is_done("entities", "entities", stamp) and folder.is_finished("relationships", stamp):
+        return
+    with run.stage("entities", None, "entities"):
+        extractions, chunks = folder.read("extractions"), run.chunks("text_id", "language")
+        weights = None
+        if run.generator is None:
+            extractions, weights = weigh_phrases(extractions, chunks, config.resolve, run.backend)
+        entities, relationships, num_failed = resolve(
+            extractions, chunks, weights, run.generator, run.models.tokenizer, config, run.backend
+        )
+        if num_failed:
+            run.progress.warn(f"{num_failed} descriptions could not be summarised and were joined and cut instead")
+        if not entities.num_rows:
+            run.progress.warn(_no_entities(run))
+        with folder.together():
+            folder.write("entities", stamp, entities)
+            folder.write("relationships", stamp, relationships)
+        run.progress.advance(entities.num_rows)
+
+
+def find_communities(run: Run) -> None:
+    """Entities, relationships -> communities."""
+    folder, settings = run.folder, run.config.cluster
+    inputs = [folder.tables[name].hash for name in ("entities", "relationships")]
+    stamp = fingerprint("communities", inputs, settings, run.backend.name)
+    if run.is_done("communities", "communities", stamp):
+        return
+    with run.stage("communities", None, "communities"):
+        entities = folder.read("entities", ["entity_id", "chunk_ids"])
+        ends = ["relationship_id", "source_id", "target_id", "weight", "chunk_ids"]
+        chunk_ids = run.chunks()["chunk_id"].combine_chunks()
+        communities = cluster(entities, folder.read("relationships", ends), chunk_ids, settings, run.backend)
+        folder.write("communities", stamp, communities)
+        run.progress.advance(communities.num_rows)
+
+
+def write_reports(run: Run) -> None:
+    """Communities, entities, relationships -> reports."""
+    folder, settings = run.folder, run.config.report
+    inputs = [folder.tables[name].hash for name in ("communities", "entities", "relationships")]
+    stamp = fingerprint("reports", inputs, settings, run.config.extract.language, run.reader())
+    if run.is_done("reports", "reports", stamp):
+        return
+    tables = [folder.read(name) for name in ("communities", "entities", "relationships")]
+    with run.stage("reports", tables[0].num_rows, "communities"):
+        language = run.config.extract.language
+        reports = report(*tables, run.generator, run.models.tokenizer, settings, language, run.progress.advance)
+        folder.write("reports", stamp, reports)
+        num_failed = pc.sum(pc.equal(reports["source"], "fallback")).as_py()
+        if num_failed:
+            run.progress.warn(f"{num_failed} reports could not be had from the model and were made from the top entities")
+
+
+def embed_texts(run: Run) -> None:
+    """Chunks, entities, relationships, reports -> vectors of each."""
+    folder, embedder = run.folder, run.models.embedder
+    for name in EMBEDDED:
+        if getattr(run.config.embed, name):
+            stamp = fingerprint("vectors", folder.tables[name].hash, embedder.model, embedder.dimension)
+            if not run.is_done(f"{name} vectors", f"vectors_{name}", stamp):
+                _embed_table(run, name, stamp)
+    folder.put_facts({"embedder": {"model": embedder.model, "dimension": embedder.dimension}})
+
+
+def _embed_table(run: Run, name: str, stamp: str) -> None:
+    """Batches of rows, each a shard of vectors and one of the ids that could not be embedded."""
+    folder, embedder = run.folder, run.models.embedder
+    ids, texts = texts_to_embed(folder, name)
+    vectors, left_out = folder.start(f"vectors_{name}", stamp), folder.start(f"unembedded_{name}", stamp)
+    num_done = vectors.table.rows + left_out.table.rows
+    with run.stage(f"{name} vectors", len(ids), "texts", num_done):
+        for batch, bad in embed(ids[num_done:], texts[num_done:], embedder):
+            with folder.together():
+                vectors.append(batch)
+                left_out.append(pa.table({"id": pa.array(bad, pa.string())}))
+            run.progress.advance(batch.num_rows + len(bad))
+        with folder.together():
+            if not vectors.table.shards:
+                vectors.append(vectors_schema(embedder.dimension).empty_table())
+            vectors.finish()
+            left_out.finish()
+    if left_out.table.rows:
+        run.progress.warn(
+            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded, tried twice each, and are left out of search"
+        )
+
+
+def index_words(run: Run) -> None:
+    """Chunks, entities, reports -> the lexical index of each."""
+    folder = run.folder
+    for name in SEARCHED:
+        stamp = fingerprint("words", folder.tables[name].hash)
+        if folder.facts.get(f"words_{name}") == stamp:
+            run.progress.skip(f"{name} words")
+            continue
+        _, texts = texts_to_embed(folder, name)
+        with run.stage(f"{name} words", len(texts), "texts"):
+            LexicalIndex.build(folder.root / "words" / name, [texts])
+            run.progress.advance(len(texts))
+        folder.put_facts({f"words_{name}": stamp})
+
+
+def _read_before(run: Run, stamp: str) -> set[str]:
+    """Ids of the texts that a run with the same reader has read."""
+    if "readings" not in run.folder.tables or run.folder.tables["readings"].fingerprint != stamp:
+        return set()
+    readings = latest_readings(run.folder)
+    return set(readings.filter(pc.not_equal(readings["status"], "failed"))["text_id"].to_pylist())
+
+
+def _texts(run: Run, wanted: set[str], languages: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(text id, text, language) of the wanted texts, each once, shard by shard."""
+    left = set(wanted)
+    for shard in run.folder.shards("chunks", ["text_id", "text"]):
+        for text_id, text in zip(shard["text_id"].to_pylist(), shard["text"].to_pylist(), strict=True):
+            if text_id in left:
+                left.remove(text_id)
+                yield text_id, text, languages[text_id]
+
+
+def _failures(batch: list[TextRead]) -> str:
+    failed = sum(read.status == "failed" for read in batch)
+    return f"{failed} failed" if failed else ""
+
+
+def _empty(name: str, root: Any, num_skipped: int, last: pa.Table) -> str:
+    if not num_skipped:
+        return f"the corpus {name} is empty: it holds no file that graphmill reads (txt, md, jsonl, csv, parquet)"
+    shown = "; ".join(f"{row['path']}: {row['reason']}" for row in last.slice(0, 3).to_pylist())
+    return f"the corpus {name} holds no text that can be read; {num_skipped:,} files or records were skipped ({shown})"
+
+
+def _no_entities(run: Run) -> str:
+    """Why the graph is empty, as far as the readings tell."""
+    readings = latest_readings(run.folder)
+    failed = pc.sum(pc.equal(readings["status"], "failed")).as_py() or 0
+    rejected = pc.sum(readings["num_rejected"]).as_py() or 0
+    if failed:
+        why = f"{failed} of {readings.num_rows} texts could not be read"
+    elif rejected:
+        why = f"the replies held {rejected} records, and none could be used"
+    else:
+        why = "the replies held no records" if run.generator is not None else "the phrase finder found none in the texts"
+    return f"no entities: {why}; chunks can still be searched (--mode naive)"

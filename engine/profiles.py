@@ -1,0 +1,167 @@
+"""Extraction profiles: prompts, few-shot examples, entity types and the record layout, each a TOML file of data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+from graphmill.engine.ids import content_id
+from graphmill.engine.models import Message
+from graphmill.engine.prompt_language import language_name
+from graphmill.engine.templates import check_keys, check_template, fill, read_prompt_file
+
+
+class Delimiters(NamedTuple):
+    """What stands between the fields of a record, between records, and at the end of a reply."""
+
+    tuple_delimiter: str = "<|>"
+    record_delimiter: str = "##"
+    completion_delimiter: str = "<|COMPLETE|>"
+
+
+DELIMITERS = Delimiters()
+
+
+class Example(NamedTuple):
+    """A passage and the reply to it, as a model should give it."""
+
+    entity_types: tuple[str, ...]
+    text: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How a passage is put to a model, for one output language and one set of delimiters, which are filled in."""
+
+    name: str
+    layout: str
+    """Name of the record layout by which replies are read."""
+    language: str
+    """Language the prompts are written in."""
+    output_language: str
+    """Name of the language that they ask for."""
+    entity_types: tuple[str, ...]
+    """Types looked for where the caller names none."""
+    system: str
+    user: str
+    continue_prompt: str
+    """Asks for what was missed, as the next user message; "" where the profile has no gleaning."""
+    more: str
+    """Asks whether anything is still missing, YES or NO."""
+    example: str
+    """Template by which an example is shown."""
+    examples: tuple[Example, ...]
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of everything that shapes a prompt."""
+        return content_id(json.dumps(dataclasses.astuple(self), ensure_ascii=False))
+
+
+_DELIMITERS = Delimiters._fields
+_PROMPT_KEYS = {
+    "system": ("text", "entity_types", "language", "examples", *_DELIMITERS),
+    "user": ("text", "entity_types", "language", "examples", *_DELIMITERS),
+    "continue": ("language", *_DELIMITERS),
+    "more": ("language", *_DELIMITERS),
+    "example": ("number", "entity_types", "text", "output"),
+}
+"""Keys of a profile file that are templates, with the placeholders that may be used in each."""
+
+
+@cache
+def load_profile(name_or_path: str, language: str = "", delimiters: Delimiters = DELIMITERS) -> Profile:
+    """The packaged profile of this name, or the one in a TOML file, for text in this language.
+
+    ``language``: an ISO 639-1 code or an English name. Chinese has prompts of its own; for every other language the
+    English ones ask for it by name. Raises ValueError that names the file and the key.
+    """
+    where, values = read_prompt_file(name_or_path, language)
+    check_keys(
+        where,
+        values,
+        ["name", "layout", "language", "entity_types", "user"],
+        ["system", "continue", "more", "example", "examples"],
+    )
+    templates = {key: check_template(where, key, values.get(key, ""), known) for key, known in _PROMPT_KEYS.items()}
+    num_text = sum(templates[key].count("{text}") for key in ("system", "user"))
+    if num_text != 1:
+        raise ValueError(
+            f"{where}: system and user must hold {{text}} once between them, they hold it {num_text} times"
+        )
+    constants = {**delimiters._asdict(), "language": language_name(language, _text(where, values, "language"))}
+    examples = _examples(where, values.get("examples", []), constants)
+    if examples and ("{examples}" not in templates["system"] + templates["user"] or not templates["example"]):
+        raise ValueError(
+            f"{where}: examples need the placeholder {{examples}} in system or user and a template example"
+        )
+    return Profile(
+        name=_text(where, values, "name"),
+        layout=_text(where, values, "layout"),
+        language=_text(where, values, "language"),
+        output_language=constants["language"],
+        entity_types=_words(where, "entity_types", values["entity_types"]),
+        system=fill(templates["system"], constants),
+        user=fill(templates["user"], constants),
+        continue_prompt=fill(templates["continue"], constants),
+        more=fill(templates["more"], constants),
+        example=templates["example"],
+        examples=examples,
+    )
+
+
+def messages(profile: Profile, text: str, entity_types: Sequence[str] = ()) -> list[Message]:
+    """The opening of a conversation about a text: instructions and examples first, the text after them.
+
+    All texts share the part before theirs, which a model server then computes once. ``entity_types`` take the place of
+    the profile's own where there are any.
+    """
+    return [
+        {"role": role, "content": before if after is None else before + text + after}
+        for role, before, after in _parts(profile, tuple(entity_types) or profile.entity_types)
+    ]
+
+
+@cache
+def _parts(profile: Profile, entity_types: tuple[str, ...]) -> list[tuple[str, str, str | None]]:
+    """Role, what stands before the text, and what after it; None for a message without the text."""
+    examples = "\n".join(
+        fill(profile.example, {**e._asdict(), "entity_types": ", ".join(e.entity_types), "number": str(number)}) + "\n"
+        for number, e in enumerate(profile.examples, 1)
+    )
+    values = {"entity_types": ", ".join(entity_types), "examples": examples}
+    parts = []
+    for role, template in (("system", profile.system), ("user", profile.user)):
+        before, has_text, after = template.partition("{text}")
+        if template:
+            parts.append((role, fill(before, values), fill(after, values) if has_text else None))
+    return parts
+
+
+def _examples(where: str, values: Any, constants: dict[str, str]) -> tuple[Example, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise ValueError(f"{where}: examples must be tables, [[examples]], got {values!r}")
+    examples = []
+    for number, value in enumerate(values, 1):
+        place = f"{where}: example {number}"
+        check_keys(place, value, ["entity_types", "text", "output"])
+        text, output = (_text(place, value, key).strip("\r\n") for key in ("text", "output"))
+        examples.append(Example(_words(place, "entity_types", value["entity_types"]), text, fill(output, constants)))
+    return tuple(examples)
+
+
+def _text(where: str, values: dict[str, Any], key: str) -> str:
+    if not isinstance(values[key], str):
+        raise ValueError(f"{where}: {key} must be a string, got {values[key]!r}")
+    return str(values[key])
+
+
+def _words(where: str, key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"{where}: {key} must be a list of strings, got {value!r}")
+    return tuple(value)

@@ -1,0 +1,209 @@
+"""A question to an answer: retrieval by mode, a context within its budgets, and the model, or passages without one."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Generator as Coroutine
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphmill.engine.answer_prompts import POINTS_SCHEMA, answer_messages, no_context_answer
+from graphmill.engine.contexts import (
+    Context,
+    Reference,
+    global_reports,
+    local_context,
+    naive_context,
+    reports_context,
+)
+from graphmill.engine.converse import converse
+from graphmill.engine.index import Index
+from graphmill.engine.language import detect_language
+from graphmill.engine.models import Generator, Message, Reply, Request
+from graphmill.engine.passages import extractive_answer
+from graphmill.engine.query_param import QueryParam
+from graphmill.engine.read_object import read_json_object
+from graphmill.kernels.pack import pack, pack_bins
+
+MAX_REFERENCES = 5
+MAX_ANSWER_TOKENS = 2048
+UNLIMITED = 2**62
+
+_CITATION = re.compile(r"\[(\d{1,6}(?:\s*[,，、]\s*\d{1,6})*)\]")
+_THINKING = re.compile(r"^.*?</think>\s*", re.S)
+
+
+class AnswerError(Exception):
+    """The model gave no answer; the message says why."""
+
+
+@dataclass
+class Answer:
+    """What came of a question. ``str(answer)`` is its text."""
+
+    question: str
+    mode: str
+    answer: str = ""
+    references: list[Reference] = field(default_factory=list)
+    """What the answer cites, at most five."""
+    context: str = ""
+    prompt: list[Message] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds by step."""
+
+    def __str__(self) -> str:
+        return self.answer
+
+
+@contextmanager
+def _timed(answer: Answer, step: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    answer.timings[step] = round(time.perf_counter() - begin, 6)
+
+
+def query(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Answer:
+    """Answers a question from an open index. Raises AnswerError when the model fails."""
+    answer = Answer(question, param.mode)
+    with _timed(answer, "retrieve"):
+        context = _retrieve(index, question, param, generator)
+    language = detect_language(question)
+    points: str | None = None
+    if param.mode == "global" and generator is not None and not context.is_empty:
+        with _timed(answer, "map"):
+            points = _map_reports(index, context, question, language, param, generator)
+    answer.context = context.render() if points is None else points
+    if not answer.context:
+        answer.answer = no_context_answer(language)
+        return answer
+    kind = "global_reduce" if param.mode == "global" else param.mode
+    answer.prompt = answer_messages(
+        kind,
+        language,
+        answer.context,
+        question,
+        param.conversation_history[-2 * param.history_turns :] if param.history_turns else (),
+        param.response_type,
+        param.user_prompt,
+        param.strict,
+    )
+    if param.only_need_context or param.only_need_prompt:
+        answer.references = context.references
+        return answer
+    with _timed(answer, "answer"):
+        if generator is None:
+            text, references = extractive_answer(context, question)
+        else:
+            text, references = _ask(answer.prompt, context, generator)
+    answer.references = references
+    answer.answer = text + render_references(references, language)
+    return answer
+
+
+def render_references(references: Sequence[Reference], language: str) -> str:
+    """The References section: one line a reference, "[KG]" for the graph and "[DC]" for a document."""
+    if not references:
+        return ""
+    lines = [f"- [{r.number}] {'[DC]' if r.kind == 'chunk' else '[KG]'} {r.label}" for r in references]
+    return f"\n\n### {'参考资料' if language == 'zh' else 'References'}\n\n" + "\n".join(lines)
+
+
+def _retrieve(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Context:
+    if param.mode == "global" and generator is not None:
+        return reports_context(index, global_reports(index, param), UNLIMITED)
+    if not question.strip():
+        return Context()
+    vector = index.embed_question(question)
+    if param.mode == "naive":
+        texts, _ = index.search(index.search_texts, question, vector, param.chunk_top_k, param.lexical)
+        return naive_context(index, texts, param)
+    if param.mode == "local":
+        entities, _ = index.search(index.search_entities, question, vector, param.top_k, param.lexical)
+        return local_context(index, entities, param)
+    # Without a model nothing scores the reports for the question, so their vectors do.
+    allowed = global_reports(index, param)
+    reports, _ = index.search(index.search_reports, question, vector, max(len(allowed), 1), param.lexical)
+    reports = reports[np.isin(reports, allowed)]
+    return reports_context(index, reports, param.global_max_token_for_community_report)
+
+
+def _map_reports(
+    index: Index, context: Context, question: str, language: str, param: QueryParam, generator: Generator
+) -> str:
+    """The best points that the reports, in groups that fit the budget, give for the question, as JSON lines."""
+    rows = context.sections["Reports"]
+    tokens = index.tokenizer.count([json.dumps(row, ensure_ascii=False) for row in rows])
+    tokens = np.minimum(tokens, param.global_max_token_for_community_report)
+    bins = pack_bins(tokens, param.global_max_token_for_community_report)
+    conversations = []
+    for number in range(int(bins.max()) + 1):
+        group = Context({"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
+        prompt = answer_messages("global_map", language, group.render(), question, strict=param.strict)
+        conversations.append(_points(number, prompt, param))
+    found = list(converse(conversations, generator))
+    points = [point for _, group in sorted(found, key=lambda item: item[0]) for point in group]
+    errors = [point for point in points if "error" in point]
+    if errors and len(errors) == len(found):
+        raise AnswerError(f"the model answered none of the {len(found)} groups of reports: {errors[0]['error']}")
+    points = sorted((p for p in points if p.get("score", 0) > 0), key=lambda p: -p["score"])
+    lines = [json.dumps(point, ensure_ascii=False) for point in points]
+    if not lines:
+        return ""
+    counts = index.tokenizer.count(lines) + 1
+    kept = pack(np.zeros(len(lines), np.int64), counts, param.global_max_token_for_community_report)
+    return "\n".join(line for line, keep in zip(lines, kept, strict=True) if keep)
+
+
+def _points(
+    number: int, prompt: list[Message], param: QueryParam
+) -> Coroutine[Request, Reply, tuple[int, list[dict[str, Any]]]]:
+    """Asks one group of reports for its points; a reply that can't be read gives none."""
+    options = dict(param.global_special_community_map_llm_kwargs)
+    reply = yield Request(f"query/map/{number}", prompt, MAX_ANSWER_TOKENS, schema=POINTS_SCHEMA, options=options)
+    if reply.error is not None:
+        return number, [{"error": reply.error}]
+    document = read_json_object(reply.text) or {}
+    points = document.get("points")
+    return number, [p for p in map(_point, points if isinstance(points, list) else []) if p is not None]
+
+
+def _point(value: Any) -> dict[str, Any] | None:
+    """A point with an integer score from 0 to 100, or None where it is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("description"), str):
+        return None
+    try:
+        score = int(float(str(value.get("score", 0)).split("/")[0]))
+    except (ValueError, OverflowError):
+        score = 0
+    return {"description": value["description"], "score": max(0, min(100, score))}
+
+
+def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple[str, list[Reference]]:
+    """The model's answer with only those citations that the context holds, and what they refer to."""
+    generator.submit(Request("query/answer", prompt, MAX_ANSWER_TOKENS))
+    reply = next(iter(generator.collect()))
+    if reply.error is not None:
+        raise AnswerError(f"the model gave no answer: {reply.error}")
+    return cite(_THINKING.sub("", reply.text).strip(), context.references)
+
+
+def cite(text: str, references: Sequence[Reference]) -> tuple[str, list[Reference]]:
+    """Drops the citations that are not among the references, and all after the first five different ones."""
+    by_number = {reference.number: reference for reference in references}
+    cited: dict[int, Reference] = {}
+
+    def keep(match: re.Match[str]) -> str:
+        kept = []
+        for number in map(int, re.findall(r"\d+", match[1])):
+            if number in by_number and (number in cited or len(cited) < MAX_REFERENCES):
+                cited[number] = by_number[number]
+                kept.append(f"[{number}]")
+        return "".join(kept)
+
+    return _CITATION.sub(keep, text), list(cited.values())

@@ -1,0 +1,125 @@
+"""Fast path of the reader: a reply that is to the letter what its profile asks for.
+
+One pass leaves only the characters that can mean structure. If these are just the brackets, delimiters and line breaks
+of well-formed records, two splits take the reply apart. It accepts only what the tolerant reader would read the same
+way (tested by forcing both).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from graphmill.engine.names import unescape
+from graphmill.engine.records import (
+    Layout,
+    Reading,
+    add_entity,
+    add_keywords,
+    add_relationship,
+    is_placeholder,
+    read_description,
+    read_keywords,
+)
+from graphmill.engine.strength import DEFAULT_STRENGTH, is_strength, read_strength
+
+_ENTITY = frozenset(['"entity"', "entity"])
+_RELATIONSHIP = frozenset(['"relationship"', "relationship"])
+_USUAL_STRENGTHS = {str(number): float(number) for number in range(1, 11)}
+_KEYWORDS = frozenset(['"content_keywords"', "content_keywords"])
+
+
+def read_exact(text: str, layout: Layout) -> Reading | None:
+    """The reply's reading if the fast path can vouch for it, else None. ``complete`` is true if the mark ends the reply."""
+    text = text.strip()
+    marked = text.endswith(layout.completion)
+    if marked:
+        text = text[: -len(layout.completion)].rstrip()
+    pieces = _split(text, layout)
+    if pieces is None:
+        return None
+    reading = Reading(complete=marked)
+    num_fields = len(layout.relationship) + 1
+    for fields in pieces:
+        tag = fields[0]
+        if tag in _ENTITY and len(fields) == 4:
+            add_entity(reading, fields[1], fields[2], _shown(fields[3], reading))
+        elif tag in _RELATIONSHIP and len(fields) == num_fields:
+            if not _add_relationship(reading, fields, layout):
+                return None
+        elif tag in _KEYWORDS and len(fields) == 2:
+            add_keywords(reading, read_keywords(fields[1]))
+        else:
+            return None
+    return reading
+
+
+def _split(text: str, layout: Layout) -> list[list[str]] | None:
+    """The fields of each record, or None if the text holds anything but records."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return None
+    record_delimiter = layout.record_delimiter
+    separator = f"){record_delimiter}\n("
+    if separator not in text:
+        separator = ")\n(" if ")\n(" in text else f"){record_delimiter}("
+    pieces = [piece.split(layout.tuple_delimiter) for piece in text[1:-1].split(separator)]
+    if text.count(record_delimiter) != (len(pieces) - 1 if record_delimiter in separator else 0):
+        return None
+    plain, delimiter = _plain_bytes(layout.tuple_delimiter)
+    between = b")\n(" if "\n" in separator else b")("
+    expected = b"(" + between.join([delimiter[len(fields)] for fields in pieces if len(fields) < 8]) + b")"
+    return pieces if _skeleton(text, plain) == expected else None
+
+
+@lru_cache(maxsize=64)
+def _plain_bytes(delimiter: str) -> tuple[bytes, list[bytes]]:
+    """The bytes that mean nothing, and what the rest of them leave of a record of n fields.
+
+    `>` and `#` are left out: without `<` or `|` beside them they make no delimiter, and descriptions are full of them.
+    """
+    telling = set(b"()<|&\x7f") | set(range(32)) | (set(delimiter.encode()) - set(b">#"))
+    plain = bytes(byte for byte in range(256) if byte not in telling)
+    rest = delimiter.encode().translate(None, plain)
+    return plain, [rest * (num_fields - 1) for num_fields in range(8)]
+
+
+def _skeleton(text: str, plain: bytes) -> bytes | None:
+    """What is left of the text without its plain bytes and without closed brackets inside of fields."""
+    if not text.isascii():
+        if not text.replace("\n", "").isprintable() or "＜" in text or "｜" in text:
+            return None
+        text = text.replace("（", "(").replace("）", ")")
+    left = text.encode().translate(None, plain)
+    if b"&" in left:
+        if unescape(text) != text:
+            return None
+        left = left.replace(b"&", b"")
+    return left.replace(b"()", b"").replace(b"()", b"")
+
+
+def _shown(description: str, reading: Reading) -> str:
+    """The description cleaned, which the usual one is already: the skeleton has shown that it holds nothing hidden."""
+    if description[:1].isalnum() and (description[-1] == "." or description[-1].isalnum()):
+        if len(description) > 64 or not is_placeholder(description):
+            return description
+    return read_description(description, reading)
+
+
+def _add_relationship(reading: Reading, fields: list[str], layout: Layout) -> bool:
+    """False where the fields' looks leave a doubt which of them is which."""
+    order = layout.relationship
+    description, keywords, strength = "", "", DEFAULT_STRENGTH
+    for name, value in zip(order[2:], fields[3:], strict=True):
+        if name == "description":
+            description = _shown(value, reading)
+        elif name == "keywords":
+            keywords = value
+        elif value in _USUAL_STRENGTHS:
+            strength = _USUAL_STRENGTHS[value]
+        elif is_strength(value):
+            strength = read_strength(value)
+        else:
+            return False
+    if order[-1] != "strength" and is_strength(fields[-1]):
+        return False
+    add_relationship(reading, fields[1], fields[2], description, read_keywords(keywords) if keywords else [], strength)
+    return True

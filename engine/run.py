@@ -1,0 +1,101 @@
+"""What every stage of a run is given, and how it is decided whether a stage is already done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+
+from graphmill.engine.config import Config
+from graphmill.engine.models import Embedder, Generator, Tokenizer
+from graphmill.engine.extract_phrases import PHRASES
+from graphmill.engine.order import sort_chunks
+from graphmill.engine.profiles import Profile, load_profile
+from graphmill.engine.progress import Progress
+from graphmill.engine.run_folder import RunFolder
+from graphmill.kernels.backend import Backend
+
+VERSION = 1
+"""Raised when a stage's output changes for the same input, so that indexes made before are made again."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """What reads, what embeds and what counts. Without a generator the phrase finder reads."""
+
+    generator: Generator | None
+    embedder: Embedder
+    tokenizer: Tokenizer
+
+
+@dataclass
+class Run:
+    """One run of the pipeline over one folder."""
+
+    folder: RunFolder
+    models: Models
+    config: Config
+    backend: Backend
+    progress: Progress
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str, total: int | None, unit: str, done: int = 0) -> Iterator[None]:
+        """Times a stage and tells the progress of it."""
+        self.progress.start(name, total, unit, done)
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - begin, 3)
+        self.progress.finish()
+
+    @property
+    def generator(self) -> Generator | None:
+        """The model that reads and writes; None where the phrase finder is to read."""
+        wanted = self.config.extract.extractor
+        if wanted == "model" and self.models.generator is None:
+            raise ValueError('extract.extractor = "model" needs a model: give --llm, or leave it at "auto"')
+        return None if wanted == "phrases" else self.models.generator
+
+    def reader(self) -> list[Any]:
+        """What shapes extractions, for fingerprints."""
+        generator, settings = self.generator, self.config.extract
+        if generator is None:
+            return ["phrases", PHRASES]
+        profile = load_profile(settings.profile, "" if settings.language == "auto" else settings.language)
+        shaping = (settings.entity_types, settings.max_gleanings, settings.max_tokens, settings.temperature)
+        return ["model", generator.model, profile.content_hash, settings.language, *shaping]
+
+    def profiles(self, languages: Iterable[str]) -> dict[str, Profile]:
+        """The extraction profile for each language: its own, or the one that is set for all."""
+        settings = self.config.extract
+        chosen = settings.language
+        return {
+            language: load_profile(settings.profile, language if chosen == "auto" else chosen)
+            for language in set(languages)
+        }
+
+    def chunks(self, *columns: str) -> pa.Table:
+        """Chunks in the order of their documents, with their ids and places and the columns named."""
+        return sort_chunks(self.folder.read("chunks", ["chunk_id", "document_id", "path", "position", *columns]))
+
+    def is_done(self, stage: str, table: str, print_: str) -> bool:
+        """Whether the table was finished before from the same input and settings."""
+        done = self.folder.is_finished(table, print_)
+        if done:
+            self.progress.skip(stage)
+        return done
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash of settings and content hashes: of anything that JSON can hold."""
+    return blake2b(json.dumps([VERSION, *parts], sort_keys=True, default=str).encode(), digest_size=16).hexdigest()

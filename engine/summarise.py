@@ -1,0 +1,202 @@
+"""The descriptions of a thing to one: joined where they are few and short, else summarised by the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from graphmill.engine.converse import Conversation, converse
+from graphmill.engine.models import Generator, Reply, Request, Tokenizer
+from graphmill.engine.prompt_language import language_name, language_of_text
+from graphmill.engine.sentences import cut_to_tokens, join_distinct, split_to_tokens
+from graphmill.engine.templates import fill, load_templates
+from graphmill.kernels.pack import pack_bins
+
+CHAT_TOKENS = 64
+"""Set aside for what the model's chat template puts round a prompt."""
+MIN_NOTE_TOKENS = 64
+MAX_NAME = 200
+
+Place: TypeAlias = tuple[int, int]
+"""Number of a thing and of one of its groups."""
+
+_KEYS = (("summarise", ("name", "notes", "language", "max_tokens", "max_words")),)
+_WORDS_PER_TOKEN = {"en": 0.7, "zh": 1.0}
+_THINKING = re.compile(r"^.*</think>|^\s*<think>.*", re.S)
+
+
+@dataclass(frozen=True)
+class SummariseConfig:
+    """When descriptions are summarised, and to what length."""
+
+    max_tokens: int = 500
+    """Longest description; more than this is summarised."""
+    max_fragments: int = 8
+    """Most descriptions of one thing that are simply joined."""
+    context_tokens: int = 8000
+    """Longest prompt, instructions included; less where the model's context is smaller."""
+    temperature: float = 0.0
+    prompts: str = "summarise"
+    """Name of the packaged prompts, or path of a TOML file."""
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("max_tokens", 1), ("max_fragments", 1), ("context_tokens", 1024)):
+            if getattr(self, name) < minimum:
+                raise ValueError(f"summarise.{name} must be at least {minimum}, got {getattr(self, name)}")
+        if not 0 <= self.temperature <= 2:
+            raise ValueError(f"summarise.temperature must be in [0, 2], got {self.temperature}")
+
+
+@dataclass
+class Summaries:
+    """One description a thing, and what they took."""
+
+    descriptions: list[str]
+    num_summarised: int = 0
+    """Things whose descriptions went to the model."""
+    num_calls: int = 0
+    num_rounds: int = 0
+    num_failed: int = 0
+    """Things for which a call failed, so that joined and cut descriptions stand in."""
+
+
+@dataclass(slots=True)
+class _Thing:
+    """A thing that the model works on: its notes become fewer and fewer."""
+
+    row: int
+    name: str
+    language: str
+    notes: list[str]
+    failed: bool = False
+    before: str = ""
+    after: str = ""
+    room: int = 0
+    """Tokens that the prompt leaves for notes."""
+    groups: list[list[int]] = field(default_factory=list)
+    """Rows of ``notes`` that go into one prompt each; a group of one stays as it is, unless it is the only one."""
+
+
+def summarise(
+    things: Sequence[tuple[str, Sequence[str]]],
+    generator: Generator | None,
+    tokenizer: Tokenizer,
+    config: SummariseConfig,
+    language: str | Sequence[str] = "auto",
+) -> Summaries:
+    """One description of each (name, distinct descriptions) pair, of at most ``config.max_tokens`` tokens.
+
+    Descriptions within both limits are joined, each sentence once. The others are summarised by the model; where they
+    exceed a prompt, group by group and then the groups' summaries again, each round one batch over all things. Without
+    a model, and where it fails, they are joined and cut at a sentence's end.
+
+    language  of the descriptions, one for all or one a thing: a code or name, or "auto", which tells Chinese by its
+              script and else asks for the language of the notes
+    """
+    joined = [join_distinct(descriptions) if descriptions else "" for _, descriptions in things]
+    short = cut_to_tokens(joined, config.max_tokens, tokenizer)
+    if generator is None:
+        return Summaries(short)
+    result = Summaries(short)
+    open_things = []
+    for row, (name, descriptions) in enumerate(things):
+        if len(descriptions) > config.max_fragments or short[row] != joined[row]:
+            wanted = language if isinstance(language, str) else language[row]
+            known = language_of_text(joined[row]) if wanted in ("", "auto") else wanted
+            open_things.append(_Thing(row, name[:MAX_NAME], known, list(descriptions)))
+    result.num_summarised = len(open_things)
+    _measure(open_things, generator, tokenizer, config)
+    while open_things:
+        result.num_rounds += 1
+        result.num_calls += _one_round(open_things, generator, tokenizer, config)
+        for thing in open_things:
+            if len(thing.notes) == 1:
+                result.descriptions[thing.row] = thing.notes[0]
+                result.num_failed += thing.failed
+        open_things = [thing for thing in open_things if len(thing.notes) > 1]
+    return result
+
+
+def _measure(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> None:
+    """Works out the prompt round each thing's notes, and splits notes that are longer than a prompt can take."""
+    limit = min(config.context_tokens, generator.context_tokens - _reply_tokens(config))
+    for thing in things:
+        thing.before, thing.after = _instructions(thing, config)
+    counts = tokenizer.count([thing.before + thing.after for thing in things])
+    for thing, count in zip(things, counts.tolist(), strict=True):
+        thing.room = limit - CHAT_TOKENS - count
+        if _note_limit(thing, config) < min(MIN_NOTE_TOKENS, config.max_tokens):
+            raise ValueError(
+                f"a summary's instructions take {count} tokens and its reply up to {_reply_tokens(config)}, "
+                f"too many for summarise.context_tokens={config.context_tokens} and the model's context of "
+                f"{generator.context_tokens}; raise them or lower summarise.max_tokens={config.max_tokens}"
+            )
+        lengths = tokenizer.count(thing.notes)
+        if lengths.max(initial=0) > thing.room // 3:
+            thing.notes = [p for note in thing.notes for p in split_to_tokens(note, thing.room // 3, tokenizer)]
+
+
+def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> int:
+    """Puts every group of notes to the model, all things at once, and leaves one note a group. Returns the calls."""
+    for thing in things:
+        tokens = tokenizer.count([_line(note) for note in thing.notes]) + 1
+        bins = pack_bins(tokens, thing.room)
+        thing.groups = [rows.tolist() for rows in np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)]
+    replies = dict(converse(_questions(things, config), generator))
+    texts = {at: "" if reply.error else _THINKING.sub("", reply.text).strip() for at, reply in replies.items()}
+    for number, thing in enumerate(things):
+        limit = config.max_tokens if len(thing.groups) == 1 else _note_limit(thing, config)
+        made = []
+        for group, rows in enumerate(thing.groups):
+            text = texts.get((number, group))
+            thing.failed |= text == ""
+            made.append(text or join_distinct([thing.notes[row] for row in rows]))
+        cut = cut_to_tokens(made, limit, tokenizer)
+        # A group that wasn't asked about is a single note, which stays whole.
+        thing.notes = [c if (number, group) in texts else made[group] for group, c in enumerate(cut)]
+    return len(replies)
+
+
+def _questions(things: list[_Thing], config: SummariseConfig) -> Iterator[Conversation[tuple[Place, Reply]]]:
+    for number, thing in enumerate(things):
+        for group, rows in enumerate(thing.groups):
+            if len(rows) > 1 or len(thing.groups) == 1:
+                prompt = thing.before + "\n".join(_line(thing.notes[row]) for row in rows) + thing.after
+                yield _ask((number, group), thing.row, prompt, config)
+
+
+def _ask(at: Place, row: int, prompt: str, config: SummariseConfig) -> Conversation[tuple[Place, Reply]]:
+    message = {"role": "user", "content": prompt}
+    reply = yield Request(f"summary/{row}/{at[1]}", [message], _reply_tokens(config), config.temperature)
+    return at, reply
+
+
+def _instructions(thing: _Thing, config: SummariseConfig) -> tuple[str, str]:
+    """What stands before the notes in a prompt, and what after them."""
+    templates = load_templates(config.prompts, thing.language, _KEYS)
+    values = {
+        "name": thing.name,
+        "language": language_name(thing.language, templates["language"]),
+        "max_tokens": str(config.max_tokens),
+        "max_words": str(max(1, round(config.max_tokens * _WORDS_PER_TOKEN.get(templates["language"], 0.7)))),
+    }
+    before, _, after = templates["summarise"].partition("{notes}")
+    return fill(before, values), fill(after, values)
+
+
+def _line(note: str) -> str:
+    return "- " + " ".join(note.split())
+
+
+def _note_limit(thing: _Thing, config: SummariseConfig) -> int:
+    """Longest summary of a group: a prompt takes at least three, so that every round makes fewer of them."""
+    return min(config.max_tokens, thing.room // 3)
+
+
+def _reply_tokens(config: SummariseConfig) -> int:
+    # Twice the limit: a summary that runs over is cut at a sentence's end instead of in the middle.
+    return 2 * config.max_tokens
