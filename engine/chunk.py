@@ -36,7 +36,7 @@ GROUP_CHARS = 32 << 20
 """Text that goes to the tokenizer in one call."""
 UNIT_CHARS = 16 << 10
 """A longer document is tokenized in parts of about this size: in parallel, and in memory that does not grow with it."""
-_WINDOW = 256
+_WINDOW, _SYNC = 256, 16
 _PROBE, _PROBE_CUT = "The old mill ran on the river", len("The old mill")
 
 
@@ -97,13 +97,15 @@ class _Text:
     chunks: list[Span]
     counts: list[int]
 
+    def starts_in(self, start: int, end: int) -> Ints:
+        return self.starts[np.searchsorted(self.starts, start) : np.searchsorted(self.starts, end)]
+
     def tokens_in(self, start: int, end: int) -> int:
-        return int(np.searchsorted(self.starts, end) - np.searchsorted(self.starts, start))
+        return len(self.starts_in(start, end))
 
 
 def _chunk_group(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig) -> pa.Table:
     texts = _plan(documents["text"].to_pylist(), tokenizer, config)
-    _count(texts, tokenizer)
     _fit(texts, tokenizer, config)
     rows: list[tuple[object, ...]] = []
     names = zip(*(documents[name].to_pylist() for name in ("document_id", "path", "language")), strict=True)
@@ -160,50 +162,13 @@ def _last_gap(text: str, low: int, high: int) -> int | None:
     return gaps[-1] if gaps else None
 
 
-def _count(texts: Sequence[_Text], tokenizer: Tokenizer) -> None:
-    """Fills in the counts without a second pass over the text where its tokens are known already.
-
-    Cutting a chunk out of its document, or a document into units, can change the tokens near the cuts only: those
-    between a cut and the next space between words. Where those, counted by themselves, are as many as before, the
-    chunk's tokens are as many as its part of the document has; else, or without such a space near, it is counted.
-    """
-    windows: list[tuple[int, int, Span]] = []
-    for number, item in enumerate(texts):
-        for index, span in enumerate(item.chunks):
-            around = _windows(item, span)
-            if around is not None:
-                item.counts[index] = item.tokens_in(*span)
-                windows += [(number, index, window) for window in around]
-    counts = tokenizer.count([texts[n].text[a:b] for n, _, (a, b) in windows]) if windows else []
-    for (number, index, window), count in zip(windows, counts, strict=True):
-        if texts[number].tokens_in(*window) != count:
-            texts[number].counts[index] = -1
-
-
-def _windows(item: _Text, span: Span) -> list[Span] | None:
-    """Stretches around the cuts that made a chunk, from space to space; none for one that was tokenized just so."""
-    start, end = span
-    cuts = [cut for cut in (start, *item.seams, end) if start <= cut <= end and 0 < cut < len(item.text)]
-    if cuts and end - start < 4 * _WINDOW:
-        return None
-    found: list[Span] = []
-    for cut in dict.fromkeys(cuts):
-        low = start if cut - start <= _WINDOW else _last_gap(item.text, cut - _WINDOW, cut - 16)
-        gap = _WORD_GAP.search(item.text, cut + 16, cut + _WINDOW)
-        high = end if end - cut <= _WINDOW else gap.start() if gap is not None else None
-        if low is None or high is None:
-            return None
-        found.append((low, high))
-    return found
-
-
 def _fit(texts: Sequence[_Text], tokenizer: Tokenizer, config: ChunkConfig) -> None:
-    """Counts what is not known, and shortens or cuts in two what is too long, until all is known and fits."""
+    """Counts the chunks, and shortens or cuts in two what is too long, until all are counted and fit."""
     while unknown := [(item, i) for item in texts for i, count in enumerate(item.counts) if count < 0]:
         spans = [item.chunks[i] for item, i in unknown]
-        counts = tokenizer.count([item.text[a:b] for (item, _), (a, b) in zip(unknown, spans, strict=True)])
+        counts = _counts([(item, span) for (item, _), span in zip(unknown, spans, strict=True)], tokenizer)
         # From the last to the first, so that the places of those to come stay what they are.
-        for (item, i), span, count in zip(reversed(unknown), reversed(spans), reversed(counts.tolist()), strict=True):
+        for (item, i), span, count in zip(reversed(unknown), reversed(spans), reversed(counts), strict=True):
             item.counts[i] = count
             if count > config.tokens:
                 after = item.chunks[i + 1][0] if i + 1 < len(item.chunks) else None
@@ -211,6 +176,79 @@ def _fit(texts: Sequence[_Text], tokenizer: Tokenizer, config: ChunkConfig) -> N
                 if smaller != [span]:
                     item.chunks[i : i + 1] = smaller
                     item.counts[i : i + 1] = [-1] * len(smaller)
+
+
+def _counts(chunks: Sequence[tuple[_Text, Span]], tokenizer: Tokenizer) -> list[int]:
+    """Tokens of each chunk, without a second pass over text whose tokens are known already.
+
+    Cutting a chunk out of its document, or a document into units, changes tokens near the cuts only. So a window round
+    each cut is tokenized by itself, up to a space between words on the inner side: where its tokens fall in with the
+    document's again before that space, the chunk has the document's tokens with the window's in their place. Where
+    they don't, or there is no such space near, the whole chunk is counted.
+    """
+    counts = [item.tokens_in(*span) for item, span in chunks]
+    places: list[tuple[int, _Window]] = []
+    whole: set[int] = set()
+    for number, (item, span) in enumerate(chunks):
+        windows = _windows(item, span)
+        if windows is None:
+            whole.add(number)
+        else:
+            places += [(number, window) for window in windows]
+    found = tokenizer.spans([chunks[n][0].text[w.start : w.end] for n, w in places]) if places else []
+    for (number, window), spans in zip(places, found, strict=True):
+        known = chunks[number][0].starts_in(window.start, window.end)
+        alone = np.maximum.accumulate(spans[:, 0]) + window.start
+        if window.agrees(known, alone):
+            counts[number] += len(alone) - len(known)
+        else:
+            whole.add(number)
+    again = sorted(whole)
+    for number, count in zip(again, tokenizer.count([_text(chunks[n]) for n in again]) if again else [], strict=True):
+        counts[number] = int(count)
+    return counts
+
+
+def _text(chunk: tuple[_Text, Span]) -> str:
+    item, (start, end) = chunk
+    return item.text[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A stretch round a cut; ``open_left`` and ``open_right`` where the chunk goes on."""
+
+    start: int
+    end: int
+    open_left: bool
+    open_right: bool
+
+    def agrees(self, known: Ints, alone: Ints) -> bool:
+        """Whether the token starts are the same over the SYNC characters at each open side."""
+        low, high = self.start + _SYNC, self.end - _SYNC
+        left = not self.open_left or _equal(known[known < low], alone[alone < low])
+        return left and (not self.open_right or _equal(known[known >= high], alone[alone >= high]))
+
+
+def _equal(known: Ints, alone: Ints) -> bool:
+    return len(known) > 0 and np.array_equal(known, alone)
+
+
+def _windows(item: _Text, span: Span) -> list[_Window] | None:
+    """Windows round the cuts that made a chunk; none for a text that was tokenized just so, None if one has no end."""
+    start, end = span
+    cuts = [cut for cut in (start, *item.seams, end) if start <= cut <= end and 0 < cut < len(item.text)]
+    if cuts and end - start < 4 * _WINDOW:
+        return None
+    found: list[_Window] = []
+    for cut in dict.fromkeys(cuts):
+        low = start if cut - start <= _WINDOW else _last_gap(item.text, cut - _WINDOW, cut - 2 * _SYNC)
+        gap = _WORD_GAP.search(item.text, cut + 2 * _SYNC, cut + _WINDOW)
+        high = end if end - cut <= _WINDOW else gap.start() if gap is not None else None
+        if low is None or high is None:
+            return None
+        found.append(_Window(low, high, low > start, high < end))
+    return found
 
 
 def _with_something_new(item: _Text) -> Iterator[tuple[Span, int]]:

@@ -68,35 +68,42 @@ def ratings(material: Material, weight: NDArray[np.float64]) -> tuple[NDArray[np
 
 @dataclass
 class Extracts:
-    """Names and descriptions as Python strings, and the sentences of those that were looked at."""
+    """Names and descriptions by row, and the sentences of those that were looked at."""
 
     material: Material
-    names: list[str]
-    descriptions: list[str]
-    relationship_descriptions: list[str]
+    names: pa.ChunkedArray
+    descriptions: pa.ChunkedArray
+    relationship_descriptions: pa.ChunkedArray
     rating: NDArray[np.float64]
     weight: NDArray[np.float64]
+    heaviest: float
+    _names: dict[int, str] = field(default_factory=dict)
     _sentences: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
     @staticmethod
     def of(material: Material, entities: pa.Table, relationships: pa.Table) -> Extracts:
         rating, inside = ratings(material, relationships["weight"].to_numpy())
-        return Extracts(
-            material,
-            entities["name"].to_pylist(),
-            entities["description"].to_pylist(),
-            relationships["description"].to_pylist(),
-            rating,
-            inside,
-        )
+        texts = (entities["name"], entities["description"], relationships["description"])
+        return Extracts(material, *texts, rating, inside, float(inside.max(initial=0.0)))
+
+    def name(self, entity: int) -> str:
+        if entity not in self._names:
+            self._names[entity] = self.names[entity].as_py()
+        return self._names[entity]
 
     def sentences_of(self, kind: str, row: int) -> list[str]:
         """Sentences of an entity's ("entity") or a relationship's description."""
         key = (kind, row)
         if key not in self._sentences:
-            text = (self.descriptions if kind == "entity" else self.relationship_descriptions)[row]
+            texts = self.descriptions if kind == "entity" else self.relationship_descriptions
+            text = texts[row].as_py() or ""
             self._sentences[key] = [_shortened(s) for s in split_sentences(text[:MAX_READ])]
         return self._sentences[key]
+
+    def sample(self, row: int, num_entities: int = 6) -> str:
+        """Some of what is said of a community's top entities, to tell its language by."""
+        members = self.material.members[row][:num_entities].tolist()
+        return " ".join(f"{self.name(e)} {(self.descriptions[e].as_py() or '')[:200]}" for e in members)
 
 
 def extractive_report(extracts: Extracts, row: int, language: str, failed: bool = False) -> ReportText:
@@ -109,17 +116,17 @@ def extractive_report(extracts: Extracts, row: int, language: str, failed: bool 
     members, inner = material.members[row].tolist(), material.inner[row].tolist()
     top = members[:MAX_TITLE_NAMES]
     used: set[str] = set()
-    opening = _opening([words["quote"].format(extracts.names[e]) for e in top], len(members), len(inner), words)
+    opening = _opening([words["quote"].format(extracts.name(e)) for e in top], len(members), len(inner), words)
     sentences = [s for e in members[:MAX_SUMMARY_SENTENCES] if (s := _best(extracts, e, used, words))]
     if len(members) == 1:
         sentences = _unused(extracts.sentences_of("entity", members[0]), used, MAX_SUMMARY_SENTENCES - 1, sentences)
     findings = _findings(extracts, members, inner, used, words)
-    weight, heaviest = float(extracts.weight[row]), float(extracts.weight.max(initial=0.0))
+    explanation = words["explanation"].format(weight=extracts.weight[row], heaviest=extracts.heaviest)
     return ReportText(
-        title=_listed([extracts.names[e] for e in top], words),
+        title=_listed([extracts.name(e) for e in top], words),
         summary=join_sentences([opening, *sentences] if len(members) > 1 or not sentences else sentences),
         rating=0.0 if failed else float(extracts.rating[row]),
-        rating_explanation=words["failed"] if failed else words["explanation"].format(weight=weight, heaviest=heaviest),
+        rating_explanation=words["failed"] if failed else explanation,
         findings=findings,
     )
 
@@ -141,25 +148,25 @@ def _findings(
     """What the top relationships, then the top entities, have to say that was not said yet."""
     findings: list[Finding] = []
     source, target = extracts.material.source, extracts.material.target
-    for edge in inner:
+    for edge in inner[: 4 * MAX_OF_A_KIND]:
         if len(findings) == MAX_OF_A_KIND:
             break
         said = _unused(extracts.sentences_of("relationship", edge), used, 2)
         if said:
-            ends = [extracts.names[int(source[edge])], extracts.names[int(target[edge])]]
+            ends = [extracts.name(int(source[edge])), extracts.name(int(target[edge]))]
             findings.append(Finding(_listed(ends, words), join_sentences(said)))
     for entity in members[: 2 * MAX_OF_A_KIND]:
         if len(findings) >= MAX_FINDINGS:
             break
         said = _unused(extracts.sentences_of("entity", entity), used, 2)
         if said:
-            findings.append(Finding(extracts.names[entity], join_sentences(said)))
+            findings.append(Finding(extracts.name(entity), join_sentences(said)))
     return findings
 
 
 def _best(extracts: Extracts, entity: int, used: set[str], words: dict[str, str]) -> str:
     """The sentence that says most about an entity: one with its name in it, of middling length, early on."""
-    name = extracts.names[entity].casefold()
+    name = extracts.name(entity).casefold()
     best, best_score = "", -np.inf
     for place, sentence in enumerate(extracts.sentences_of("entity", entity)[:20]):
         if sentence_key(sentence) in used:
@@ -171,7 +178,7 @@ def _best(extracts: Extracts, entity: int, used: set[str], words: dict[str, str]
     if not best:
         return ""
     used.add(sentence_key(best))
-    return best if name in best.casefold() else f"{extracts.names[entity]}{words['colon']}{best}"
+    return best if name in best.casefold() else f"{extracts.name(entity)}{words['colon']}{best}"
 
 
 def _unused(sentences: Sequence[str], used: set[str], most: int, before: Sequence[str] = ()) -> list[str]:

@@ -15,14 +15,16 @@ import pyarrow.compute as pc
 
 from graphmill.engine.chunk import chunk
 from graphmill.engine.cluster import cluster
+from graphmill.engine.context_rows import entity_lines, line_tokens, relationship_lines
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import TextRead, extract, extraction_tables
 from graphmill.engine.extract_phrases import extract_phrases, weigh_phrases
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.report import report
-from graphmill.engine.resolve import resolve
+from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, described, resolve
 from graphmill.engine.run import Run, fingerprint
+from graphmill.engine.summarise import summarise
 from graphmill.engine.summary import latest_readings, summarise_run
 from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
 
@@ -120,25 +122,37 @@ def resolve_extractions(run: Run) -> None:
     """Extractions, chunks -> entities, relationships."""
     folder, config = run.folder, run.config
     inputs = [folder.tables[name].hash for name in ("extractions", "chunks")]
-    stamp = fingerprint("entities", inputs, config.resolve, config.summarise, config.extract.language, run.reader())
-    if run.is_done("entities", "entities", stamp) and folder.is_finished("relationships", stamp):
+    stamp = fingerprint("graph", inputs, config.resolve, config.summarise, config.extract.language, run.reader())
+    if folder.is_finished("relationships", stamp) and run.is_done("entities", "entities", stamp):
         return
     with run.stage("entities", None, "entities"):
-        extractions, chunks = folder.read("extractions"), run.chunks("text_id", "language")
-        weights = None
+        extractions, chunks = folder.read("extractions"), run.chunks("text_id")
         if run.generator is None:
-            extractions, weights = weigh_phrases(extractions, chunks, config.resolve, run.backend)
-        entities, relationships, num_failed = resolve(
-            extractions, chunks, weights, run.generator, run.models.tokenizer, config, run.backend
-        )
-        if num_failed:
-            run.progress.warn(f"{num_failed} descriptions could not be summarised and were joined and cut instead")
+            extractions = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
+        graph = resolve(extractions, chunks, run.backend)
+        entities = _describe(run, graph.entities, graph.entities["name"].to_pylist(), entity_lines, ENTITIES)
+        pairs = (graph.relationships[end].to_pylist() for end in ("source", "target"))
+        names = [f"{source} - {target}" for source, target in zip(*pairs, strict=True)]
+        relationships = _describe(run, graph.relationships, names, relationship_lines, RELATIONSHIPS)
         if not entities.num_rows:
             run.progress.warn(_no_entities(run))
         with folder.together():
             folder.write("entities", stamp, entities)
             folder.write("relationships", stamp, relationships)
         run.progress.advance(entities.num_rows)
+
+
+def _describe(
+    run: Run, table: pa.Table, names: list[str], lines: Callable[[pa.Table], pa.Array], schema: pa.Schema
+) -> pa.Table:
+    """Makes each row's descriptions one, and counts the tokens of its line."""
+    language, tokenizer = run.config.extract.language, run.models.tokenizer
+    things = list(zip(names, table["descriptions"].to_pylist(), strict=True))
+    made = summarise(things, run.generator, tokenizer, run.config.summarise, language)
+    if made.num_failed:
+        run.progress.warn(f"{made.num_failed} descriptions could not be summarised; they were joined and cut instead")
+    shown = table.append_column("description", pa.array(made.descriptions, pa.string()))
+    return described(table, made.descriptions, line_tokens(lines(shown), tokenizer), schema)
 
 
 def find_communities(run: Run) -> None:

@@ -1,12 +1,265 @@
-"""Tolerant reader of delimited records: finds the tags, then where each record ends, then what its fields are.
-
-Everything hangs on the delimiters: a record begins where a tag stands before one. So what is around and between the
-records (prose, fences, bullets, separators or none) needs no grammar. Each step looks at a character a bounded number
-of times; a megabyte of brackets is read in linear time.
-"""
+"""Tolerant reader of delimited records: sorts out a record's fields, and decides what of a cut-off reply can be kept."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+
+from graphmill.engine.names import name_key, unescape, without_invisible
+from graphmill.engine.records import (
+    Layout,
+    Reading,
+    add_entity,
+    add_keywords,
+    add_relationship,
+    distinct_keywords,
+    read_description,
+    read_keywords,
+    reject,
+)
+from graphmill.engine.split_delimited import (
+    FALLBACKS,
+    HALF,
+    SPECIAL_TOKEN,
+    Delimiter,
+    Piece,
+    completion_word,
+    find_pieces,
+    num_fields,
+    scan,
+)
+from graphmill.engine.strength import DEFAULT_STRENGTH, is_level, is_strength, read_strength
+
+_COMMON_TYPES = frozenset(
+    "organization person geo event category location product equipment concept date keyword work nature artificial science "
+    "technology mission gene other method content data unknown 组织 机构 人物 地点 地理 事件 类别 产品 设备 概念 日期 技术 其他".split()
+)
+_NOTHING_KNOWN: tuple[set[str], set[str]] = (set(), set())
+_ESCAPED_TAG = re.compile(r'\\"(?:entity|relation|content)', re.IGNORECASE)
+_PLAIN_TAG = re.compile(r'(?<!\\)"(?:entity|relation|content)', re.IGNORECASE)
+_TAG_WORD = re.compile(r"entit|relation|实体|实體|實體|关系|關係|関係", re.IGNORECASE)
+_ENDS_WITH_TOKEN = re.compile(rf"(?:{SPECIAL_TOKEN})\Z")
+_BEGUN_TAG = re.compile(r"""(?:\A|[\n#)）])[\s*\-•`\d.]{0,8}(?P<open>[(（]\s?)?["“']?(?P<word>\w{0,24})["”']?\Z""")
+_SENTENCE_ENDS = tuple(".。!！?？…\"”'’")
+
+
+def read_delimited(text: str, layout: Layout, finish_reason: str | None) -> Reading:
+    """Reads a reply that has no reasoning in it. Whatever the text, it returns."""
+    reading = Reading()
+    text, marked = _prepare(text, layout, reading)
+    ended = marked or finish_reason == "stop"
+    text, sections, num_marks = _find_sections(text, layout, reading)
+    last = sections[-1].pieces
+    cut = False
+    if not ended and (last or not num_marks):
+        if last and _is_cut(text, last, layout, finish_reason):
+            del last[-1]
+            cut = True
+        else:
+            cut = _has_begun_tag(text, last[-1].end if last else 0)
+    pieces = [piece for section in sections for piece in section.pieces]
+    known = _known(text, pieces, layout) if any(_is_doubtful(piece, layout) for piece in pieces) else _NOTHING_KNOWN
+    for piece in pieces:
+        _read_piece(text, piece, layout, known, reading)
+    for section in sections:
+        for _ in range(_num_untagged(text, section.left_over, layout)):
+            reject(reading, "unknown tag")
+    if cut:
+        reject(reading, "cut off")
+    reading.complete = (ended or num_marks > 0) and not cut
+    return reading
+
+
+def _prepare(text: str, layout: Layout, reading: Reading) -> tuple[str, bool]:
+    """The text without what hides its structure, and whether it ends with the completion mark as a bare word."""
+    visible = without_invisible(text)
+    if visible != text:
+        reading.repairs["invisible characters"] += 1
+    text = visible.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\x85", "\n")
+    if _ESCAPED_TAG.search(text) and not _PLAIN_TAG.search(text):
+        text = text.replace('\\"', '"').replace("\\n", "\n")
+        reading.repairs["escapes"] += 1
+    if "&lt;" in text and layout.tuple_delimiter not in text and unescape(layout.tuple_delimiter) == layout.tuple_delimiter:
+        text = unescape(text)
+        reading.repairs["escapes"] += 1
+    text = text.rstrip()
+    for _ in range(4):
+        token = _ENDS_WITH_TOKEN.search(text, max(0, len(text) - 40))
+        if not token:
+            break
+        text = text[: token.start()].rstrip()
+    word = completion_word(layout)
+    head, _, line = text.rstrip("`\n ").rpartition("\n")
+    if word and line.strip(" \t*_`\"'()[].#") == word:
+        return head, True
+    for length in range(len(layout.completion) - 1, 2, -1):
+        if text.endswith(layout.completion[:length]) and not text[-length].isalnum():
+            # The mark itself was cut off, so that the record before it is whole; what follows the mark is anyone's guess.
+            return text[:-length] + layout.record_delimiter, False
+    return text, False
+
+
+@dataclass(slots=True)
+class _Section:
+    """What is between two completion marks."""
+
+    pieces: list[Piece]
+    left_over: list[Delimiter]
+
+
+def _find_sections(text: str, layout: Layout, reading: Reading) -> tuple[str, list[_Section], int]:
+    """The text in which the records were found, its sections, one more than there are marks, and the number of marks."""
+    delimiters, marks = scan(text, layout)
+    sections = _sections(text, delimiters, marks, layout)
+    if not any(section.pieces for section in sections) and _TAG_WORD.search(text):
+        plain = "\n".join(line.strip().strip("|").strip() for line in text.split("\n"))
+        for fallback in FALLBACKS:
+            found = _sections(plain, scan(plain, layout, fallback)[0], scan(plain, layout)[1], layout)
+            if any(section.pieces for section in found):
+                reading.repairs["delimiter"] += 1
+                for section in found:
+                    section.left_over.clear()  # Heads and rules of tables.
+                return plain, found, len(found) - 1
+    return text, sections, len(marks)
+
+
+def _sections(text: str, delimiters: list[Delimiter], marks: list[tuple[int, int]], layout: Layout) -> list[_Section]:
+    sections = []
+    at = 0
+    for begin, end in zip([0, *(end for _, end in marks)], [*(start for start, _ in marks), len(text)], strict=True):
+        mine = []
+        while at < len(delimiters) and delimiters[at].start < end:
+            if delimiters[at].start >= begin:
+                mine.append(delimiters[at])
+            at += 1
+        sections.append(_Section(*find_pieces(text, mine, begin, end, layout)))
+    return sections
+
+
+def _is_cut(text: str, pieces: list[Piece], layout: Layout, finish_reason: str | None) -> bool:
+    """True if the last record of a reply that may have been cut off is not known to be whole."""
+    *earlier, last = pieces
+    if last.closed:
+        return False
+    separator = layout.record_delimiter.strip()
+    if last.ended and (not last.bracketed or (separator and text.startswith(separator, last.end))):
+        return False
+    never_closed = bool(earlier) and not any(piece.closed for piece in earlier)
+    if last.bracketed and not never_closed:
+        return True
+    if last.ended:
+        return False
+    if finish_reason == "length" or (earlier and not never_closed) or len(last.fields) < num_fields(last.kind, layout):
+        return True
+    # Nothing but the style is left to go by: a description without its full stop, where the others have theirs.
+    ends = [text[piece.fields[-1][0] : piece.fields[-1][1]].rstrip().endswith(_SENTENCE_ENDS) for piece in pieces]
+    return len(ends) > 2 and all(ends[:-1]) and not ends[-1]
+
+
+def _has_begun_tag(text: str, begin: int) -> bool:
+    """True if the text ends in the middle of a record's tag."""
+    found = _BEGUN_TAG.search(text[max(begin, len(text) - 60) :].rstrip(' \n<|#"”'))
+    if not found or (not found["open"] and len(found["word"]) < 3):
+        return False
+    return any(tag.startswith(found["word"].lower()) for tag in ("entity", "relationship", "content_keywords", "实体", "关系"))
+
+
+def _is_doubtful(piece: Piece, layout: Layout) -> bool:
+    """True if the number of fields isn't what the tag says."""
+    if piece.kind == "entity":
+        return len(piece.fields) > 3
+    return piece.kind == "relationship" and len(piece.fields) == 3 < len(layout.relationship)
+
+
+def _known(text: str, pieces: list[Piece], layout: Layout) -> tuple[set[str], set[str]]:
+    """Keys of the types and of the names of the reply's undoubted entities."""
+    types = set(_COMMON_TYPES | layout.types)
+    names: set[str] = set()
+    for piece in pieces:
+        if piece.kind == "entity" and len(piece.fields) == 3:
+            name, type_ = (text[begin:end].strip() for begin, end in piece.fields[:2])
+            names.add(name_key(name))
+            types.add(name_key(type_))
+    return types, names
+
+
+def _read_piece(text: str, piece: Piece, layout: Layout, known: tuple[set[str], set[str]], reading: Reading) -> None:
+    fields = [text[begin:end] for begin, end in piece.fields]
+    kind = piece.kind
+    if _is_doubtful(piece, layout):
+        second = name_key(fields[1].strip())
+        is_type = second in known[0] and second not in known[1]
+        numbered = is_strength(fields[-1]) and not is_level(fields[-1])
+        if kind == "relationship":
+            kind = "entity" if is_type and not numbered else kind
+        elif not is_type and (numbered or len(fields) == len(layout.relationship)):
+            kind = "relationship"
+        if kind != piece.kind:
+            reading.repairs["tag"] += 1
+    if piece.num_variants:
+        reading.repairs["delimiter"] += 1
+    if not (piece.bracketed and piece.closed):
+        reading.repairs["brackets"] += 1
+    if kind == "keywords":
+        add_keywords(reading, distinct_keywords([keyword for field in fields for keyword in read_keywords(field)]))
+    elif len(fields) < 3:
+        reject(reading, "too few fields")
+    elif kind == "entity":
+        if len(fields) > 3:
+            reading.repairs["delimiter in description"] += 1
+        description = text[piece.fields[2][0] : piece.fields[-1][1]]
+        add_entity(reading, fields[0], fields[1], read_description(description, reading))
+    else:
+        _read_relationship(text, piece.fields, layout, reading)
+
+
+def _read_relationship(text: str, fields: list[tuple[int, int]], layout: Layout, reading: Reading) -> None:
+    """Tells description, keywords and strength apart: the description takes the fields that are too many."""
+    source, target, *rest = fields
+    wanted = len(layout.relationship)
+    last = text[rest[-1][0] : rest[-1][1]]
+    strength, keywords = DEFAULT_STRENGTH, ""
+    if layout.relationship[-1] == "strength":
+        # In its place a strength may be any short word; elsewhere it has to look like one.
+        if is_strength(last) or (len(fields) == wanted and len(last) <= 40 and len(last.split()) <= 6):
+            strength = read_strength(last)
+            del rest[-1]
+        else:
+            reading.repairs["strength missing"] += 1
+    elif is_strength(last) and not is_level(last) and (len(fields) > wanted or "keywords" in layout.relationship):
+        del rest[-1]
+        reading.repairs["number dropped"] += 1
+    if not rest:
+        return reject(reading, "too few fields")
+    if "keywords" in layout.relationship:
+        if len(rest) > 1:
+            begin, end = rest.pop(0 if layout.relationship[2] == "keywords" else -1)
+            keywords = text[begin:end]
+        else:
+            reading.repairs["keywords missing"] += 1
+    if len(rest) > 1:
+        reading.repairs["delimiter in description"] += 1
+    description = read_description(text[rest[0][0] : rest[-1][1]], reading)
+    names = (text[begin:end] for begin, end in (source, target))
+    add_relationship(reading, *names, description, read_keywords(keywords), strength)
+
+
+def _num_untagged(text: str, left_over: list[Delimiter], layout: Layout) -> int:
+    """Number of lines that look like a record whose tag is missing or unknown."""
+    lines: list[list[Delimiter]] = []
+    previous_end = 0
+    for delimiter in left_over:
+        between = text[previous_end : delimiter.start]
+        if not lines or "\n" in between or layout.record_delimiter in between:
+            lines.append([])
+        if delimiter.rank != HALF:
+            lines[-1].append(delimiter)
+        previous_end = delimiter.end
+    return sum(len(line) > 1 and _is_record_line(text, line) for line in lines)
+
+
+def _is_record_line(text: str, line: list[Delimiter]) -> bool:
+    """Prose that speaks of delimiters sets them off with spaces and begins with a word."""
+    head = text[max(0, line[0].start - 200) : line[0].start].rpartition("\n")[2].lstrip(" \t-*•>#`)")
+    spaced = any(text[delimiter.end : delimiter.end + 1].isspace() for delimiter in line)
+    return head[:1] in ("(", "（", "[", '"', "“") or not spaced

@@ -261,8 +261,7 @@ def _known(language: str, extracts: Extracts, row: int, only_chinese: bool) -> s
     """Code of the language of a report; "" where it is to be the material's own. ``only_chinese``: no other matters."""
     if language not in ("", "auto"):
         return language_code(language)
-    members = extracts.material.members[row][:6].tolist()
-    text = " ".join(f"{extracts.names[e]} {extracts.descriptions[e][:200]}" for e in members)
+    text = extracts.sample(row)
     return "" if only_chinese and text.isascii() else language_of_text(text)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from graphmill.engine.models import Tokenizer
 
-_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)|[。．｡！？…]+[\"'”’」』）)\]]*|\n+")
+_END = re.compile(r"[.!?。．｡！？…\n]+[\"'”’」』）)\]]*")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Za-z]|(?:[A-Za-z]\.)+[A-Za-z]|Mrs?|Ms|Dr|Prof|St|Sr|Jr|vs|etc|cf|approx|ca|no|No|vol|pp?|"
     r"fig|Fig|eq|Inc|Ltd|Co|Corp|Gen|Col|Capt|Lt|Sgt|Rev|Hon|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$"
@@ -19,13 +19,16 @@ _ENDED = re.compile(r"[.!?。．｡！？…:：;；][\"'”’」』）)\]]*$")
 def sentence_ends(text: str) -> Iterator[int]:
     """Offsets just after the end of each sentence but the last, ascending."""
     for found in _END.finditer(text):
-        if found[0][0] in ".!?":
-            if text[found.end() : found.end() + 40].lstrip()[:1].islower():
+        end = found.end()
+        if end >= len(text):
+            return
+        if found[0][0] in ".!?" and "\n" not in found[0]:
+            # A stop within a number or a name, or one that the sentence goes on after.
+            if not text[end].isspace() or text[end : end + 40].lstrip()[:1].islower():
                 continue
             if found[0][0] == "." and _ABBREVIATION.search(text[max(0, found.start() - 12) : found.start()]):
                 continue
-        if found.end() < len(text):
-            yield found.end()
+        yield end
 
 
 def split_sentences(text: str) -> list[str]:

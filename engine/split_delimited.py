@@ -14,11 +14,12 @@ from functools import lru_cache
 
 from graphmill.engine.records import Layout
 
-_LESS, _GREATER, _BAR = r"(?:<|＜|&lt;)", r"(?:>|＞|&gt;)", r"[|｜¦]"
+_LESS, _GREATER, _BAR = "[<＜]", "[>＞]", "[|｜¦]"
 _FULL = rf"\\?{_LESS}[ \\]{{0,2}}[|｜¦#＃][|｜¦#＃\\ ]{{0,6}}{_GREATER}"
 _HALF = rf"[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}{_GREATER}|{_LESS}[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}"
-_SPECIAL = r"<\|(?:im_start|im_end|im_sep|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|end_header_id|eot_id|eom_id|end|user|assistant|system)\|>"
+SPECIAL_TOKEN = r"<\|(?:im_start|im_end|im_sep|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|end_header_id|eot_id|eom_id|end|user|assistant|system)\|>"
 EXACT, FULL, HALF = 0, 1, 2
+_RANKS = {"exact": EXACT, "full": FULL, "half": HALF}
 
 _TAG = re.compile(
     r"""(?P<open>[(（\[［【{｛<＜〈《])?[\s*_`"'“”„‘’«「『\\]*
@@ -34,10 +35,14 @@ _TAG_ENDS = tuple(
     "entity entities relation relations relationship relationships keyword keywords key_words 实体 實體 エンティティ 개체 "
     "关系 關係 関係 관계 关键词 關鍵詞 キーワード".split()
 ) + ("key words", "key word")
+_MARKUP = "\"'“”‘’*_` \t\n"
 _TAG_TAIL = "*_`\"'“”‘’»」』\\:： \t\n0123456789"
 _BULLET = re.compile(r"""[\s>*#+\-–—·●○▪•|`]*(?:\(?\d{1,4}[.)、:：]|[a-zA-Z][.)])?[\s*_`"'“|]*""")
-_BRACKETS = {**dict.fromkeys("(（", "()（）"), **dict.fromkeys("[［【", "[]［］【】"), **dict.fromkeys("{｛", "{}｛｝")}
-_BRACKETS |= dict.fromkeys("<＜〈《", "<>＜＞〈〉《》")
+_BRACKETS = {
+    opener: re.compile(f"[{re.escape(pairs)}]")
+    for pairs in ("()（）", "[]［］【】", "{}｛｝", "<>＜＞〈〉《》")
+    for opener in pairs[::2]
+}
 _CLOSERS = ")）]］】}｝>＞〉》"
 
 
@@ -77,29 +82,51 @@ class _Anchor:
 
 
 @lru_cache(maxsize=64)
-def scanner(layout: Layout) -> re.Pattern[str]:
+def _scanner(layout: Layout) -> re.Pattern[str]:
     """Finds completion marks, special tokens and delimiters, in one pass; the group's name says which."""
     mark = re.escape(layout.completion)
-    word = re.escape(layout.completion.strip(" <>|#*[](){}\\"))
-    if word.isalpha():
-        before, after = rf"(?:{_LESS}[|｜#\\ ]{{0,4}}|[|｜])", rf"(?:[|｜#\\ ]{{0,4}}{_GREATER}|[|｜])"
-        mark += rf"|(?i:{before}{word}d?{after})|(?m:^[ \t*_\"`(\[]{{0,4}}{word}[ \t*_\"`)\].]{{0,4}}$)"
+    word = completion_word(layout)
+    if word:
+        around = r"[|｜#\\ <>]{0,6}"
+        mark += rf"|(?i:(?:{_LESS}{around}|[|｜])(?:{word}d?|完成|结束|終了)(?:{around}{_GREATER}|[|｜]))"
+    exact = re.escape(layout.tuple_delimiter)
+    # One look at the first character settles most positions.
+    first = "".join(sorted({*"<＜|｜¦#＃\\\\", re.escape(layout.completion[:1]), re.escape(layout.tuple_delimiter[:1])}))
     return re.compile(
-        rf"(?P<mark>{mark})|(?P<special>{_SPECIAL})|(?P<exact>{re.escape(layout.tuple_delimiter)})|(?P<full>{_FULL})|(?P<half>{_HALF})"
+        rf"(?=[{first}])(?:(?P<mark>{mark})|(?P<special>{SPECIAL_TOKEN})|(?P<exact>{exact})|(?P<full>{_FULL})|(?P<half>{_HALF}))"
     )
 
 
-# What a model falls back on when it knows no delimiter at all: `<>`, quoted fields with commas, the cells of a table.
-FALLBACKS = tuple(re.compile(rf"(?P<exact>{delimiter})") for delimiter in (r"<>", r"[\"”][ ]?[,，][ ]{0,3}[\"“]?", r"[|｜]"))
+def completion_word(layout: Layout) -> str:
+    """COMPLETE of <|COMPLETE|>; "" where the mark holds no word."""
+    word = layout.completion.strip(" <>|#*[](){}\\")
+    return word if word.isalpha() else ""
 
 
-def find_delimiters(text: str, pattern: re.Pattern[str]) -> list[Delimiter]:
-    ranks = {"exact": EXACT, "full": FULL, "half": HALF}
-    return [
-        Delimiter(found.start(), found.end(), ranks[found.lastgroup])
-        for found in pattern.finditer(text)
-        if found.lastgroup in ranks
-    ]
+# What a model falls back on that knows no delimiter at all: `<>`, quoted fields with commas, the cells of a table.
+FALLBACKS = tuple(re.compile(f"(?P<exact>{text})") for text in ("<>", '["”][ ]{0,3}[,，][ ]{0,3}["“]?', "[|｜]"))
+
+
+def scan(text: str, layout: Layout, fallback: re.Pattern[str] | None = None) -> tuple[list[Delimiter], list[tuple[int, int]]]:
+    """The delimiters of the text, and the places of its completion marks."""
+    delimiters: list[Delimiter] = []
+    marks: list[tuple[int, int]] = []
+    for found in (fallback or _scanner(layout)).finditer(text):
+        rank = _RANKS.get(found.lastgroup or "")
+        if rank is not None:
+            delimiters.append(Delimiter(found.start(), found.end(), rank))
+        elif found.lastgroup == "mark" and not _is_mentioned(text, *found.span(), layout):
+            marks.append(found.span())
+    return delimiters, marks
+
+
+def _is_mentioned(text: str, start: int, end: int, layout: Layout) -> bool:
+    """True if a description speaks of the mark: the bracket that closes its record follows on the same line."""
+    before = text[max(0, start - 40) : start].rstrip(" \t*_`\"'")
+    if not before or before[-1] in _CLOSERS + "\n" or before.endswith(layout.record_delimiter):
+        return False
+    after = text[end : end + 400].partition("\n")[0]
+    return any(closer in after for closer in ")）")
 
 
 def num_fields(kind: str, layout: Layout) -> int:
@@ -107,88 +134,153 @@ def num_fields(kind: str, layout: Layout) -> int:
     return {"entity": 3, "relationship": len(layout.relationship)}.get(kind, 1)
 
 
-def find_pieces(text: str, pattern: re.Pattern[str], layout: Layout) -> tuple[list[Piece], list[Delimiter]]:
-    """The records of the text in order, and the delimiters that belong to none of them."""
-    delimiters = find_delimiters(text, pattern)
-    anchors = list(_find_anchors(text, delimiters, layout))
+def find_pieces(
+    text: str, delimiters: list[Delimiter], begin: int, end: int, layout: Layout
+) -> tuple[list[Piece], list[Delimiter]]:
+    """The records of a section of the text in order, and the section's delimiters that belong to none of them."""
+    anchors = list(_find_anchors(text, delimiters, begin, layout))
     pieces: list[Piece] = []
-    left_over = delimiters[: anchors[0].at] if anchors else delimiters
-    for anchor, following in zip(anchors, [*anchors[1:], None], strict=True):
+    left_over = delimiters[: anchors[0].at] if anchors else list(delimiters)
+    for anchor, following in zip(anchors, [*anchors[1:], None], strict=False):
         mine = delimiters[anchor.at : following.at if following else None]
-        end = following.start if following else len(text)
-        piece = _cut_piece(text, anchor, mine, end, layout)
+        piece = _cut_piece(text, anchor, mine, following.start if following else end, layout)
         pieces.append(piece)
         left_over += [delimiter for delimiter in mine if delimiter.start >= piece.end]
     return pieces, left_over
 
 
-def _find_anchors(text: str, delimiters: list[Delimiter], layout: Layout) -> Iterator[_Anchor]:
+def _find_anchors(text: str, delimiters: list[Delimiter], begin: int, layout: Layout) -> Iterator[_Anchor]:
     previous: _Anchor | None = None
+    section = begin
     for at, delimiter in enumerate(delimiters):
-        begin = delimiters[at - 1].end if at else 0
         window = max(begin, delimiter.start - _TAG_WINDOW)
-        if not text[window : delimiter.start].rstrip(_TAG_TAIL).lower().endswith(_TAG_ENDS):
-            continue
-        tag = _TAG.search(text, window, delimiter.start)
-        if tag is None:
-            continue
-        kind = next(kind for kind in ("entity", "relationship", "keywords") if tag[kind])
-        if not tag["open"] and not _begins_record(text, begin, tag, kind, layout):
-            # Mid-line and bare it may be the end of a field. It is a tag only where a field can't be expected.
-            if tag["space"] or (previous and at - previous.at < num_fields(previous.kind, layout)):
-                continue
-            if tag.start() and text[tag.start() - 1].isalpha() and text[tag.start(kind)].isascii():
-                continue
-        previous = _Anchor(at, tag.start("open") if tag["open"] else tag.start(), kind, tag["open"] or "")
-        yield previous
+        tail = text[window : delimiter.start].rstrip(_TAG_TAIL).lower()
+        tag = _TAG.search(text, window, delimiter.start) if tail.endswith(_TAG_ENDS) else None
+        if tag:
+            kind = next(kind for kind in ("entity", "relationship", "keywords") if tag[kind])
+            full = previous is None or at - previous.at >= num_fields(previous.kind, layout)
+            if tag["open"] or _begins_record(text, begin, begin == section, tag.start(kind), layout) or (full and _is_bare_tag(text, tag, kind)):
+                previous = _Anchor(at, tag.start(), kind, tag["open"] or "")
+                yield previous
+        begin = delimiter.end
 
 
-def _begins_record(text: str, begin: int, tag: re.Match[str], kind: str, layout: Layout) -> bool:
-    """True if the tag stands where a record can begin: first thing, on a new line, after a separator or a bracket."""
-    window = max(begin, tag.start() - _TAG_WINDOW)
-    before = text[window : tag.start(kind)]
-    if begin and not before.strip("\"'“”‘’*_` \t\n"):
-        return False  # Nothing between it and the delimiter before it: it is a field.
+def _is_bare_tag(text: str, tag: re.Match[str], kind: str) -> bool:
+    """True if a tag in the middle of a line, where the record before it has all of its fields, is no word of a sentence."""
+    before = text[tag.start(kind) - 1] if tag.start(kind) else ""
+    return not tag["space"] and not (before.isalpha() and before.isascii())
+
+
+def _begins_record(text: str, begin: int, first: bool, tag: int, layout: Layout) -> bool:
+    """True if the tag stands where a record can begin: first thing, on a new line, after a separator or a bracket.
+
+    ``begin`` is the end of the delimiter before it or, for the ``first`` one, the beginning of the section.
+    """
+    window = max(begin, tag - _TAG_WINDOW)
+    before = text[window:tag]
+    if not first and not before.strip(_MARKUP):
+        return False  # Nothing stands between the two: it is a field.
     _, line_break, line = before.rpartition("\n")
-    if (line_break or window == 0) and _BULLET.fullmatch(line):
+    if (line_break or (first and window == begin)) and _BULLET.fullmatch(line):
         return True
-    before = before.rstrip("\"'“”‘’*_` \t\n,;，；")
+    before = before.rstrip(_MARKUP)
     separator = layout.record_delimiter.strip()
-    return before.endswith(tuple(_CLOSERS)) or (separator != "" and before.endswith(separator))
+    return before.rstrip(",;，； ").endswith(tuple(_CLOSERS)) or (separator != "" and before.endswith(separator))
 
 
 def _cut_piece(text: str, anchor: _Anchor, mine: list[Delimiter], limit: int, layout: Layout) -> Piece:
     """The record that begins at the anchor and ends before ``limit``."""
-    num_variants = sum(delimiter.rank != EXACT for delimiter in mine)
     # `|>` may be an operator that the text is about: laxer delimiters count only where the stricter ones don't suffice.
-    wanted = num_fields(anchor.kind, layout)
     for rank in (EXACT, FULL):
-        strict = [delimiter for delimiter in mine if delimiter.rank <= rank]
-        if len(strict) >= wanted and strict[0] is mine[0]:
+        strict = mine[:1] + [delimiter for delimiter in mine[1:] if delimiter.rank <= rank]
+        if len(strict) >= num_fields(anchor.kind, layout):
             mine = strict
             break
     fields: list[tuple[int, int]] = []
-    brackets = _Brackets(anchor.bracket)
     end, closed, ended = limit, False, False
-    for at, delimiter in enumerate(mine):
-        begin, last = delimiter.end, at + 1 == len(mine)
-        field_end = limit if last else mine[at + 1].start
-        end, closed, ended = _find_end(text, begin, field_end, last, brackets, layout)
-        fields.append((begin, end))
-        if ended or last:
+    brackets = _Brackets(anchor.bracket)
+    for delimiter, following in zip(mine, [*mine[1:], None], strict=True):
+        find = _find_end if following else _find_last_end
+        end, closed, ended = find(text, delimiter.end, following.start if following else limit, brackets, layout)
+        fields.append((delimiter.end, end))
+        if ended:
             break
-    trimmed = _without_closer(text, *fields[-1])
-    if not closed and trimmed < fields[-1][1]:
-        fields[-1] = (fields[-1][0], trimmed)
-        closed = ended = True
-    num_variants = min(num_variants, sum(delimiter.rank != EXACT for delimiter in mine[: len(fields)]))
+    if not closed:
+        # The bracket that closes a record whose opening one is missing.
+        trimmed = _without_closer(text, fields[min(2, len(fields) - 1)][0], end)
+        if trimmed < end:
+            fields[-1] = (fields[-1][0], max(trimmed, fields[-1][0]))
+            closed = ended = True
+    num_variants = sum(delimiter.rank != EXACT for delimiter in mine[: len(fields)])
     return Piece(anchor.kind, fields, anchor.start, end, bool(anchor.bracket), closed, ended, num_variants)
 
 
 class _Brackets:
-    """Depth of the brackets of the kind that opened the record, from its first field on."""
+    """Depth of the brackets of the kind that opened the record, counted from its first field on."""
 
     def __init__(self, opener: str) -> None:
-        pair = _BRACKETS.get(opener, "")
-        self.pattern = re.compile(f"[{re.escape(pair)}]") if pair else None
+        self.pattern = _BRACKETS.get(opener)
         self.depth = self.lowest = 0
+
+    def closers(self, text: str, begin: int, end: int) -> Iterator[int]:
+        """Where a bracket closes that wasn't opened since: one of these ends the record."""
+        for found in self.pattern.finditer(text, begin, end) if self.pattern else ():
+            self.depth += -1 if found[0] in _CLOSERS else 1
+            if self.depth < self.lowest:
+                self.lowest = self.depth
+                yield found.start()
+
+
+@lru_cache(maxsize=64)
+def _boundary(record_delimiter: str, last: bool) -> re.Pattern[str]:
+    """What has to follow a closing bracket for it to end a record: the line's end, a separator or the next record."""
+    # The counts are bounded: a long run of brackets is looked at from each of its members.
+    ends = [r"[ \t]{0,80}\n", r"[ \t]{0,80}" + (re.escape(record_delimiter.strip()) or r"\n"), *([r"\s*\Z"] if last else [])]
+    return re.compile(rf"""[ \t*_`"'”’)）\]]{{0,4}}[,;，；。.]?(?:{"|".join(ends)})""")
+
+
+def _find_end(text: str, begin: int, end: int, brackets: _Brackets, layout: Layout) -> tuple[int, bool, bool]:
+    """(end, closed, ended) of a field that a delimiter follows: mostly the record goes on, but it may have ended."""
+    boundary = _boundary(layout.record_delimiter, last=False)
+    for closer in brackets.closers(text, begin, end):
+        if boundary.match(text, closer + 1, end):
+            return closer, True, True
+    if not brackets.pattern:
+        field = text[begin:end]
+        line_break = field.find("\n", len(field) - len(field.lstrip()))
+        if line_break >= 0 and field[line_break:].strip():
+            return begin + line_break, False, True
+    return end, False, False
+
+
+def _find_last_end(text: str, begin: int, end: int, brackets: _Brackets, layout: Layout) -> tuple[int, bool, bool]:
+    """(end, closed, ended) of the field after a record's last delimiter; ``end`` is where the next record begins."""
+    boundary = _boundary(layout.record_delimiter, last=True)
+    mid_line: int | None = None
+    for closer in brackets.closers(text, begin, end):
+        if boundary.match(text, closer + 1, end):
+            return closer, True, True
+        mid_line = closer if mid_line is None else mid_line
+    if mid_line is not None:
+        return mid_line, True, True  # Prose follows on the same line.
+    field = text[begin:end]
+    separator = layout.record_delimiter.strip()
+    line_break = field.find("\n", len(field) - len(field.lstrip()))
+    line = (field if line_break < 0 else field[:line_break]).rstrip()
+    if separator and line.endswith(separator):
+        return begin + len(line) - len(separator), False, True
+    whole = field.rstrip()
+    if separator and whole.endswith(separator) and whole.count(separator) == 1 and "\n\n" not in whole:
+        return begin + len(whole) - len(separator), False, True  # A description of several lines.
+    return begin + len(line), False, line_break >= 0
+
+
+def _without_closer(text: str, begin: int, end: int) -> int:
+    """End of the text without a closing bracket that nothing in it opens."""
+    field = text[begin:end].rstrip(" \t\n*`")
+    for pattern in set(_BRACKETS.values()):
+        if field and pattern.match(field, len(field) - 1) and field[-1] in _CLOSERS:
+            brackets = pattern.findall(field)
+            if 2 * sum(bracket in _CLOSERS for bracket in brackets) > len(brackets):
+                return begin + len(field) - 1
+    return end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from graphmill.engine.converse import Conversation, converse
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 from graphmill.engine.prompt_language import language_name, language_of_text
 from graphmill.engine.sentences import cut_to_tokens, join_distinct, split_to_tokens
+from graphmill.engine.strip_thoughts import strip_thoughts
 from graphmill.engine.templates import fill, load_templates
 from graphmill.kernels.pack import pack_bins
 
@@ -26,7 +26,6 @@ Place: TypeAlias = tuple[int, int]
 
 _KEYS = (("summarise", ("name", "notes", "language", "max_tokens", "max_words")),)
 _WORDS_PER_TOKEN = {"en": 0.7, "zh": 1.0}
-_THINKING = re.compile(r"^.*</think>|^\s*<think>.*", re.S)
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer,
         bins = pack_bins(tokens, thing.room)
         thing.groups = [rows.tolist() for rows in np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)]
     replies = dict(converse(_questions(things, config), generator))
-    texts = {at: "" if reply.error else _THINKING.sub("", reply.text).strip() for at, reply in replies.items()}
+    texts = {at: "" if reply.error else strip_thoughts(reply.text)[0].strip() for at, reply in replies.items()}
     for number, thing in enumerate(things):
         limit = config.max_tokens if len(thing.groups) == 1 else _note_limit(thing, config)
         made = []

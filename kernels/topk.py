@@ -13,8 +13,9 @@ from graphmill.kernels.backend import Backend
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-CORPUS_BLOCK_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}  # float32 bytes of a block
-SCORES_BLOCK_BYTES = {"cpu": 16 << 20, "cuda": 2 << 30}
+CORPUS_BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}  # float32 bytes of a block
+FLOAT16_BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 1 << 30}  # likewise, of a block that is converted first: kept in the cache
+SCORES_BLOCK_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 RESCORE_PAIRS = 1 << 14  # pairs of query and row scored at a time in float64
 NORM_ROWS = 1024  # rows whose norms stand for those of the corpus
 
@@ -37,9 +38,9 @@ def topk(
     _check(queries, corpus, k, allowed)
     queries = xp.asarray(queries, dtype=np.float32)
     picked = None if allowed is None or bool(allowed.all()) else np.flatnonzero(allowed)
-    n = len(corpus) if picked is None else len(picked)
+    n = 0 if len(queries) == 0 else len(corpus) if picked is None else len(picked)
     best = _Best(queries, k, xp)
-    size = _block_rows(*queries.shape, backend.name)
+    size = _block_rows(*queries.shape, FLOAT16_BLOCK_BYTES if corpus.dtype == np.float16 else CORPUS_BLOCK_BYTES, backend)
     for start in range(0, n, size):
         rows = np.arange(start, min(start + size, n)) if picked is None else picked[start : start + size]
         block = corpus[start : start + size] if picked is None else corpus[rows]
@@ -69,8 +70,10 @@ class _Best:
 
     def add(self, block: Any, rows: Any) -> None:
         xp = self.xp
-        scores = self.queries @ block.T  # [q, b]
-        if not math.isfinite(float(scores.sum())):
+        with np.errstate(invalid="ignore", over="ignore"):  # rows that aren't finite are dealt with here
+            scores = self.queries @ block.T  # [q, b]
+            total = float(scores.sum())
+        if not math.isfinite(total):
             scores[:, ~xp.isfinite(scores).all(axis=0)] = -np.inf
         if self.error is None:
             self.error = _float32_error(self.queries, block, xp)
@@ -134,8 +137,8 @@ def _float32_error(queries: Any, block: Any, xp: Any) -> Any:
     return (4 * 2.0**-24 * queries.shape[1] ** 0.5 * longest * lengths).astype(np.float32)
 
 
-def _block_rows(q: int, d: int, name: str) -> int:
-    rows = min(CORPUS_BLOCK_BYTES[name] // (4 * max(d, 1)), SCORES_BLOCK_BYTES[name] // (4 * max(q, 1)))
+def _block_rows(q: int, d: int, block_bytes: dict[str, int], backend: Backend) -> int:
+    rows = min(block_bytes[backend.name] // (4 * max(d, 1)), SCORES_BLOCK_BYTES[backend.name] // (4 * max(q, 1)))
     return max(rows // 64 * 64, 64)
 
 

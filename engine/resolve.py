@@ -1,0 +1,198 @@
+"""Extractions to a graph: one row an entity, one row a pair of entities, whatever chunks they were read in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from graphmill.engine.ids import content_id
+from graphmill.engine.rows import Lists, list_column, lists_by
+from graphmill.kernels.backend import Backend
+from graphmill.kernels.merge import MENTIONS, PAIRS, UNKNOWN, merge_mentions, merge_pairs
+from graphmill.kernels.rank import degree
+
+ENTITIES = pa.schema(
+    [
+        ("entity_id", pa.string()),
+        ("key", pa.string()),
+        ("name", pa.string()),
+        ("type", pa.string()),
+        ("descriptions", pa.list_(pa.string())),
+        ("description", pa.string()),
+        ("chunk_ids", pa.list_(pa.string())),
+        ("num_chunks", pa.int32()),
+        ("degree", pa.int32()),
+        ("num_tokens", pa.int32()),
+    ]
+)
+"""One row an entity, sorted by id. ``descriptions`` are all that were read, ``description`` the one that is shown;
+``num_tokens`` counts the entity's line in a context."""
+
+RELATIONSHIPS = pa.schema(
+    [
+        ("relationship_id", pa.string()),
+        ("source_id", pa.string()),
+        ("target_id", pa.string()),
+        ("source", pa.string()),
+        ("target", pa.string()),
+        ("descriptions", pa.list_(pa.string())),
+        ("description", pa.string()),
+        ("keywords", pa.list_(pa.string())),
+        ("weight", pa.float64()),
+        ("chunk_ids", pa.list_(pa.string())),
+        ("combined_degree", pa.int32()),
+        ("num_tokens", pa.int32()),
+    ]
+)
+"""One row an undirected pair, sorted by id; the source is the end whose key sorts first."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ResolveConfig:
+    """How records become entities."""
+
+    max_per_entity: int = 16
+    """Strongest co-occurrences that each entity keeps, where the phrase finder reads."""
+
+    def __post_init__(self) -> None:
+        if self.max_per_entity < 1:
+            raise ValueError(f"resolve.max_per_entity must be at least 1, got {self.max_per_entity}")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Merged entities and relationships, their descriptions not yet made one."""
+
+    entities: pa.Table = field(repr=False)
+    """ENTITIES without description and num_tokens."""
+    relationships: pa.Table = field(repr=False)
+    """RELATIONSHIPS without description and num_tokens."""
+
+
+def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend) -> Graph:
+    """EXTRACTIONS and the chunks they were read in -> merged entities and relationships.
+
+    chunks  chunk_id and text_id of every chunk, in the order of documents; a text of two chunks counts in both
+
+    The same for any order of the extractions. An end of a relationship that no record describes becomes an entity of
+    type UNKNOWN with the relationship's description.
+    """
+    text_ids = pc.unique(chunks["text_id"])
+    text_of_chunk = pc.index_in(chunks["text_id"].combine_chunks(), value_set=text_ids).to_numpy().astype(np.int64)
+    places = lists_by(text_of_chunk, len(text_ids))
+    extractions = extractions.filter(pc.is_in(extractions["text_id"], value_set=text_ids))
+    described = extractions.filter(pc.equal(extractions["kind"], "entity"))
+    related = extractions.filter(pc.equal(extractions["kind"], "relationship"))
+    keys = _sorted_keys(described["key"], related["key"], related["target_key"])
+    mentions = merge_mentions(_mentions(described, related, keys, text_ids, places), backend)
+    source, target = _codes(related["key"], keys), _codes(related["target_key"], keys)
+    pairs = merge_pairs(_pairs(related, source, target, text_ids, places), backend)
+    return _graph(mentions, pairs, keys, chunks["chunk_id"].combine_chunks(), backend)
+
+
+def _sorted_keys(*columns: pa.ChunkedArray) -> pa.Array:
+    """All keys, each once, sorted: a key's place is the code of its entity."""
+    keys = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
+    return keys.take(pc.sort_indices(keys))
+
+
+def _codes(column: Any, values: pa.Array) -> Ints:
+    codes = pc.index_in(column, value_set=values)
+    codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+    return np.asarray(codes.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _expand(table: pa.Table, text_ids: pa.Array, places: Lists) -> tuple[Ints, Ints]:
+    """Rows of a table of records, once for every chunk of their text, and the chunk of each."""
+    text = _codes(table["text_id"], text_ids)
+    return np.repeat(np.arange(len(text)), places.lengths(text)), places.gather(text)
+
+
+def _mentions(described: pa.Table, related: pa.Table, keys: pa.Array, text_ids: pa.Array, places: Lists) -> pa.Table:
+    """MENTIONS of all entity records, and of the ends of relationships that none of them describes."""
+    known = np.zeros(len(keys), bool)
+    known[_codes(described["key"], keys)] = True
+    parts = [_mention_rows(described, "key", "name", described["type"], keys, text_ids, places)]
+    for key, name in (("key", "name"), ("target_key", "target")):
+        ends = related.filter(pa.array(~known[_codes(related[key], keys)]))
+        parts.append(_mention_rows(ends, key, name, pa.array([UNKNOWN] * ends.num_rows), keys, text_ids, places))
+    return pa.concat_tables(parts)
+
+
+def _mention_rows(
+    table: pa.Table, key: str, name: str, types: Any, keys: pa.Array, text_ids: pa.Array, places: Lists
+) -> pa.Table:
+    rows, order = _expand(table, text_ids, places)
+    columns = [_codes(table[key], keys)[rows], order]
+    columns += [column.take(rows) for column in (table["record"], types, table[name], table["description"])]
+    return pa.table(columns, schema=MENTIONS)
+
+
+def _pairs(related: pa.Table, source: Ints, target: Ints, text_ids: pa.Array, places: Lists) -> pa.Table:
+    rows, order = _expand(related, text_ids, places)
+    columns = [np.minimum(source, target)[rows], np.maximum(source, target)[rows], order]
+    columns += [related[name].take(rows) for name in ("record", "strength", "description", "keywords")]
+    return pa.table(columns, schema=PAIRS)
+
+
+def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Array, backend: Backend) -> Graph:
+    """Codes to ids and names, both tables sorted by id, with the ranks that degrees give."""
+    source, target = pairs["source"].to_numpy(), pairs["target"].to_numpy()
+    degrees = degree(source, target, len(keys), backend)
+    # Every code has a mention: an entity record, or the relationship whose end it is.
+    entity_ids = pa.array([content_id("entity", key) for key in keys.to_pylist()], pa.string())
+    pair_keys = zip(keys.take(pa.array(source)).to_pylist(), keys.take(pa.array(target)).to_pylist(), strict=True)
+    relationship_ids = pa.array([content_id("relationship", a, b) for a, b in pair_keys], pa.string())
+    entities = pa.table(
+        {
+            "entity_id": entity_ids,
+            "key": keys,
+            "name": mentions["spelling"],
+            "type": mentions["type"],
+            "descriptions": mentions["descriptions"],
+            "chunk_ids": _chunk_ids(mentions["chunks"], chunk_ids),
+            "num_chunks": pc.list_value_length(mentions["chunks"]).cast(pa.int32()),
+            "degree": pa.array(degrees.astype(np.int32)),
+        }
+    )
+    names = mentions["spelling"]
+    relationships = pa.table(
+        {
+            "relationship_id": relationship_ids,
+            "source_id": entity_ids.take(pa.array(source)),
+            "target_id": entity_ids.take(pa.array(target)),
+            "source": names.take(pa.array(source)),
+            "target": names.take(pa.array(target)),
+            "descriptions": pairs["descriptions"],
+            "keywords": pairs["keywords"],
+            "weight": pairs["weight"],
+            "chunk_ids": _chunk_ids(pairs["chunks"], chunk_ids),
+            "combined_degree": pa.array((degrees[source] + degrees[target]).astype(np.int32)),
+        }
+    )
+    return Graph(
+        entities.take(pc.sort_indices(entity_ids)), relationships.take(pc.sort_indices(relationship_ids))
+    )
+
+
+def _chunk_ids(chunks: Any, chunk_ids: pa.Array) -> pa.ChunkedArray:
+    """Lists of chunk rows as lists of chunk ids."""
+    parts = []
+    for part in chunks.chunks if isinstance(chunks, pa.ChunkedArray) else [chunks]:
+        lengths = pc.list_value_length(part).to_numpy(zero_copy_only=False).astype(np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        parts.append(list_column(Lists(offsets, part.flatten().to_numpy(zero_copy_only=False)), chunk_ids))
+    return pa.chunked_array(parts, pa.list_(pa.string()))
+
+
+def described(table: pa.Table, descriptions: list[str], num_tokens: Any, schema: pa.Schema) -> pa.Table:
+    """A table of a Graph with the description that is shown for each row, and the tokens of its line."""
+    whole = table.append_column("description", pa.array(descriptions, pa.string()))
+    return whole.append_column("num_tokens", pa.array(num_tokens, pa.int32())).select(schema.names).cast(schema)

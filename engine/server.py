@@ -1,0 +1,245 @@
+"""An OpenAI-compatible server: where it is, the key it wants, and many requests in flight, each tried again.
+
+Requests run on an event loop in a background thread, so that the code that asks stays plain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import random
+import threading
+import weakref
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from graphmill.engine.retry import back_off_s, error_text, is_retried, retry_after_s, shorten
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+CONNECT_TIMEOUT_S = 10.0
+FALLBACK_KEY_ENV = "OPENAI_API_KEY"
+
+
+class ServerError(RuntimeError):
+    """A model server can't be reached, or turns every request away; the message names it."""
+
+
+class RequestFailed(Exception):  # noqa: N818  (it is what became of a request, as data)
+    """One request failed for good. ``unreachable``: nothing answered; ``status``: what the server answered."""
+
+    def __init__(self, message: str, unreachable: bool = False, status: int | None = None) -> None:
+        super().__init__(message)
+        self.unreachable, self.status = unreachable, status
+
+
+class Server:
+    """Sends JSON to a server, at most ``max_in_flight`` requests at a time, and reads JSON back.
+
+    url          http(s), as far as what comes before /chat/completions; without a path /v1 is taken. A user and a
+                 password in it are sent, and shown nowhere
+    api_key_env  environment variable of the bearer token, read at each request; OPENAI_API_KEY where it is not set
+    timeout_s    from a request's start to its answer, tries and waits between them included
+    max_retries  further tries after connection errors, 408, 409, 425, 429 and 5xx; waits double from first_wait_s and
+                 come on top of what a Retry-After asks for
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key_env: str = "GRAPHMILL_API_KEY",
+        max_in_flight: int = 256,
+        timeout_s: float = 600.0,
+        max_retries: int = 5,
+        first_wait_s: float = 1.0,
+    ) -> None:
+        parts = urlsplit(url.strip())
+        host = parts.netloc.rpartition("@")[2]
+        path = parts.path.rstrip("/") or "/v1"
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"a server's URL must be http://HOST[:PORT][/PATH], got {_without_user(url)!r}")
+        if parts.query or parts.fragment:
+            raise ValueError(f"a server's URL must end with its path, got {parts.scheme}://{host}{parts.path} and more")
+        self.url = urlunsplit((parts.scheme, host, path, "", ""))
+        """Where requests go, with neither user nor password; safe to show."""
+        self.root = self.url.removesuffix("/v1")
+        """Where vLLM keeps what is not part of OpenAI's interface."""
+        self.timeout_s, self.max_retries, self.first_wait_s = timeout_s, max_retries, first_wait_s
+        self.api_key_env = api_key_env
+        user = (unquote(parts.username or ""), unquote(parts.password or ""))
+        self._user = user if any(user) else None
+        self._is_local = _is_loopback(parts.hostname)
+        self._slots = asyncio.Semaphore(max_in_flight)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._shut: weakref.finalize[..., Server] | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Server({self.url!r})"
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine that awaits ``request`` in the background."""
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise RuntimeError(f"the client of {self.url} is closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._client = _client(self._is_local, self.url.startswith("https:"))
+                thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name="graphmill-server")
+                thread.start()
+                # Also runs when the interpreter exits, before it takes the thread away in the middle of something.
+                self._shut = weakref.finalize(self, _shut, self._loop, self._client, thread)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine that awaits ``request``, and waits for it; an interrupt cancels it."""
+        future = self.start(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """Cancels what is in flight. Doing it twice is fine."""
+        with self._lock:
+            self._is_closed = True
+            if self._shut is not None:
+                self._shut()
+
+    async def request(self, method: str, url: str, body: Any = None, max_retries: int | None = None) -> Any:
+        """The JSON that the server answers with; raises RequestFailed when all tries have failed."""
+        async with self._slots:
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + self.timeout_s
+            content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+            retries = self.max_retries if max_retries is None else max_retries
+            for attempt in range(retries + 1):
+                asked: float | None = None
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        response = await self._send(method, url, content)
+                    if response.is_success:
+                        return _json(response)
+                    asked = retry_after_s(response.headers.get("retry-after"))
+                    failure = RequestFailed(
+                        self._redact(f"HTTP {response.status_code} from {url}: {error_text(response.text)}"),
+                        status=response.status_code,
+                    )
+                    if not is_retried(response.status_code):
+                        raise failure
+                except TimeoutError:
+                    raise RequestFailed(f"no answer from {url} within timeout_s={self.timeout_s:g}") from None
+                except _transport_errors() as error:
+                    reason, unreachable = _reason(error)
+                    failure = RequestFailed(self._redact(f"no answer from {url}: {reason}"), unreachable)
+                wait = (asked or 0.0) + back_off_s(attempt, random.random(), self.first_wait_s)
+                if attempt == retries or loop.time() + wait >= deadline:
+                    tries = f" ({attempt + 1} tries)" if attempt else ""
+                    raise RequestFailed(f"{failure}{tries}", failure.unreachable, failure.status)
+                await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _send(self, method: str, url: str, content: bytes | None) -> httpx.Response:
+        import httpx
+
+        assert self._client is not None
+        headers = {"content-type": "application/json"}
+        key = self._key()
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        auth = httpx.BasicAuth(*self._user) if self._user and not key else None
+        return await self._client.request(method, url, content=content, headers=headers, auth=auth)
+
+    def _key(self) -> str:
+        return (os.environ.get(self.api_key_env) or os.environ.get(FALLBACK_KEY_ENV) or "").strip()
+
+    def _redact(self, text: str) -> str:
+        for secret in (self._key(), *(self._user or ())):
+            if len(secret) > 3:
+                text = text.replace(secret, "***")
+        return text
+
+
+def _client(is_local: bool, is_https: bool) -> httpx.AsyncClient:
+    import httpx
+
+    # The semaphore bounds connections: a bounded pool loses places to cancelled requests (httpcore issue 1093).
+    # A proxy in the environment is for other hosts than this one.
+    return httpx.AsyncClient(
+        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30.0),
+        trust_env=not is_local,
+        verify=is_https,  # reading the certificates takes a while
+    )
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()
+
+
+def _shut(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, thread: threading.Thread) -> None:
+    async def stop() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.aclose()
+        loop.stop()
+
+    if thread.is_alive() and not loop.is_closed():
+        asyncio.run_coroutine_threadsafe(stop(), loop)
+        if threading.current_thread() is not thread:
+            thread.join(timeout=5.0)
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    import httpx
+
+    return (httpx.TransportError, httpx.DecodingError)
+
+
+def _reason(error: Exception) -> tuple[str, bool]:
+    """What went wrong, from the system's own error where there is one, and whether nothing could be connected to."""
+    import httpx
+
+    cause: BaseException | None = error
+    said = str(error) or type(error).__name__
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, OSError) and cause.strerror:
+            said = cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return shorten(said), isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        kind = response.headers.get("content-type", "no type").partition(";")[0]
+        said = error_text(response.text) or "an empty body"
+        raise RequestFailed(f"{response.url} answered with {kind}, not JSON: {said}", status=response.status_code) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _without_user(url: str) -> str:
+    return url.rpartition("@")[2]

@@ -1,0 +1,32 @@
+"""`graphmill parse`: reads one extraction reply and shows what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphmill.engine.read_reply import LAYOUTS, read_reply
+
+
+def parse(text: str, profile: str, finish_reason: str | None = None) -> dict[str, Any]:
+    """The reply's reading as plain lists, ready for JSON.
+
+    entities           [name, type, description] each
+    relationships      [source, target, description, weight] each
+    keywords           distinct keywords of the whole chunk, in order
+    """
+    if profile not in LAYOUTS:
+        raise ValueError(f"profile must be one of {', '.join(LAYOUTS)}, got {profile!r}")
+    if finish_reason not in (None, "stop", "length"):
+        raise ValueError(f"finish_reason must be stop or length, got {finish_reason!r}")
+    reading = read_reply(text, LAYOUTS[profile], finish_reason)
+    keywords = [keyword for record in reading.records if record.kind == "keywords" for keyword in record.keywords]
+    return {
+        "entities": [[r.name, r.type, r.description] for r in reading.records if r.kind == "entity"],
+        "relationships": [
+            [r.name, r.target, r.description, r.strength] for r in reading.records if r.kind == "relationship"
+        ],
+        "keywords": list(dict.fromkeys(keywords)),
+        "complete": reading.complete,
+        "rejected": reading.rejected,
+        "reasons": dict(sorted(reading.reasons.items())),
+    }

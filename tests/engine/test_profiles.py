@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphmill.engine.answer_prompts import KINDS, answer_messages, no_context_answer
+from graphmill.engine.prompt_language import language_code, language_name, prompt_language
+from graphmill.engine.profiles import Delimiters, load_profile, messages
+from graphmill.engine.templates import fill
+
+MINIMAL = """
+name = "mine"
+layout = "graphrag"
+language = "en"
+entity_types = ["ship"]
+system = "{examples}Types: {entity_types}\\nText: {text}"
+user = "Answer in {language}, end with {completion_delimiter}."
+example = "Example {number}: {text} -> {output}"
+[[examples]]
+entity_types = ["ship"]
+text = "The {text} Ada sank with {entity_types}."
+output = "(Ada{tuple_delimiter}ship)"
+"""
+
+
+def write(tmp_path: Path, content: str) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(content, "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "de"])
+def test_the_packaged_profile_leaves_no_placeholder_unfilled(language: str) -> None:
+    profile = load_profile("graphrag", language)
+    prompt = messages(profile, "TEXT")[0]["content"]
+    for text in (prompt, profile.continue_prompt, profile.more):
+        assert text
+        assert not re.search(r"\{[a-z_]+\}", text)
+    assert profile.entity_types == ("organization", "person", "geo", "event")
+
+
+def test_all_texts_share_the_prompt_up_to_their_own_text() -> None:
+    profile = load_profile("graphrag", "en")
+    first, second = (messages(profile, text)[0]["content"] for text in ("one passage", "another"))
+    shared = first.index("one passage")
+    assert first[:shared] == second[:shared]
+    assert len(first) - shared < 50
+    for example in profile.examples:
+        assert first.index(example.text) < shared
+
+
+def test_prompts_follow_the_language() -> None:
+    chinese = load_profile("graphrag", "zh")
+    assert chinese.language == "zh"
+    assert "描述用中文书写" in messages(chinese, "正文")[0]["content"]
+    german = load_profile("graphrag", "de")
+    assert german.language == "en"
+    assert "Write the descriptions in German." in messages(german, "Text")[0]["content"]
+    unknown = load_profile("graphrag", "")
+    assert "in the language of the source text." in messages(unknown, "Text")[0]["content"]
+
+
+def test_delimiters_are_a_setting_of_every_part_of_the_prompt() -> None:
+    profile = load_profile("graphrag", "zh", Delimiters("<|#|>", "\n", "<END>"))
+    texts = [messages(profile, "正文")[0]["content"], profile.continue_prompt]
+    assert not any("<|>" in text or "<|COMPLETE|>" in text for text in texts)
+    assert all("<END>" in text for text in texts)
+
+
+def test_the_callers_entity_types_take_the_place_of_the_profiles() -> None:
+    prompt = messages(load_profile("graphrag", "en"), "TEXT", ["gene", "protein"])[0]["content"]
+    assert "Entity types: gene, protein\n" in prompt
+    assert "Entity types: organization, person, geo, event\nPassage:\nTEXT" not in prompt
+
+
+@given(st.text(alphabet="{}textniyp_s<|>#\\", max_size=40))
+def test_a_text_with_braces_stays_as_it_is(text: str) -> None:
+    prompt = messages(load_profile("graphrag", "en"), text)[0]["content"]
+    assert prompt.endswith(f"Passage:\n{text}\n\nOutput:")
+    assert fill("{a}-{b}", {"a": "{b}", "b": text}) == "{b}-" + text
+
+
+def test_a_profile_may_have_system_and_user_roles_and_examples_with_braces(tmp_path: Path) -> None:
+    profile = load_profile(write(tmp_path, MINIMAL), "fr")
+    assert messages(profile, "Bo {x}") == [
+        {
+            "role": "system",
+            "content": "Example 1: The {text} Ada sank with {entity_types}. -> (Ada<|>ship)\nTypes: ship\nText: Bo {x}",
+        },
+        {"role": "user", "content": "Answer in French, end with <|COMPLETE|>."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("layout", "layuot"), r"mine\.toml: unknown key 'layuot'; did you mean 'layout'\?"),
+        (('name = "mine"', ""), r"mine\.toml: missing key 'name'"),
+        (("{completion_delimiter}", "{completion}"), r"mine\.toml: unknown placeholder \{completion\} in user"),
+        (("Text: {text}", "Text:"), r"mine\.toml: system and user must hold \{text\} once between them, not 0 times"),
+        (('["ship"]\nsystem', '"ship"\nsystem'), r"mine\.toml: entity_types must be a list of strings, got 'ship'"),
+        (("output =", "answer ="), r"mine\.toml: example 1: unknown key 'answer'"),
+        (("language = ", "language = en"), r"mine\.toml is not valid TOML"),
+    ],
+)
+def test_a_faulty_profile_is_refused_by_file_and_key(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_profile(write(tmp_path, MINIMAL.replace(*change)), "en")
+
+
+def test_a_profile_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="grapfrag.en.toml; packaged: .*graphrag"):
+        load_profile("grapfrag", "en")
+    with pytest.raises(ValueError, match="there is no prompt file no/where.toml"):
+        load_profile("no/where.toml", "en")
+
+
+def test_the_hash_of_a_profile_covers_its_prompts_and_not_where_it_lies(tmp_path: Path) -> None:
+    packaged = load_profile("graphrag", "en")
+    assert packaged.content_hash == load_profile("graphrag", "English").content_hash
+    assert packaged.content_hash != load_profile("graphrag", "de").content_hash
+    one = load_profile(write(tmp_path, MINIMAL), "en")
+    (tmp_path / "sub").mkdir()
+    other = load_profile(write(tmp_path / "sub", MINIMAL.replace("sank", "swam")), "en")
+    assert one.content_hash != other.content_hash
+
+
+def test_languages_are_known_by_code_and_by_name() -> None:
+    assert [language_code(x) for x in ("zh-CN", "Chinese", "中文", "DE", "german", "auto", "Klingon")] == [
+        "zh", "zh", "zh", "de", "de", "", "Klingon",
+    ]  # fmt: skip
+    assert prompt_language("zh_TW") == "zh"
+    assert prompt_language("ja") == "en"
+    assert language_name("ja", "en") == "Japanese"
+    assert language_name("Klingon", "en") == "Klingon"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_answer_prompts_hold_knowledge_then_history_then_question(kind: str, language: str) -> None:
+    history = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "answer"}]
+    found = answer_messages(kind, language, "KNOW {question}", "why {context}?", history, "A list", "be brief {x}")
+    assert [m["role"] for m in found] == ["system", "user", "assistant", "user"]
+    assert "KNOW {question}" in found[0]["content"]
+    assert not re.search(r"\{[a-z_]+\}", found[0]["content"].replace("{question}", ""))
+    assert found[-1]["content"].startswith("why {context}?")
+    assert "be brief {x}" in found[-1]["content"]
+    if kind != "global_map":
+        assert "A list" in found[0]["content"]
+    assert "created_at" in found[0]["content"]
+
+
+def test_strict_and_permissive_answers_are_asked_for_in_different_words() -> None:
+    strict, permissive = (
+        answer_messages("local", "en", "K", "Q", strict=strict)[0]["content"] for strict in (True, False)
+    )
+    assert "Use only the knowledge given below" in strict
+    assert "(general knowledge)" in permissive
+    assert "Use only the knowledge" not in permissive
+
+
+def test_an_answer_without_context_is_an_apology_in_the_language_of_the_question() -> None:
+    assert no_context_answer("de").endswith("[no-context]")
+    assert no_context_answer("zh").startswith("抱歉")
+    assert no_context_answer("zh").endswith("[no-context]")
+    with pytest.raises(ValueError, match="kind must be one of"):
+        answer_messages("mixed", "en", "", "")
