@@ -1,6 +1,6 @@
 """Indexes N stub chunks with graphmill in this process and prints one JSON line: python run_graphmill.py N OUTDIR MODE.
 
-MODE: "like" embeds what nano-graphrag embeds (chunks and entities); "all" is the default, relationships and reports too.
+MODE: "like" embeds what nano-graphrag embeds (chunks, entities); "all", the default, relationships and reports too.
 The models are instant: an oracle that reads a chunk's records out of its text, and a hashing embedder; tokens are
 counted by tiktoken with the vocabulary that nano-graphrag uses.
 """
@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import stub
+from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator
 
 import graphmill
 from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config
 from graphmill.engine.embed import EmbedConfig
-from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator
 from graphmill.engine.models import Request
 from graphmill.engine.tokenizers import TiktokenTokenizer
 

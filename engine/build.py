@@ -1,4 +1,4 @@
-"""From Python values, or a path, to an index, and from an index to answers: what graphmill.index and graphmill.open do."""
+"""From a corpus to an index, and from an index to answers: what graphmill.index and graphmill.open do."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
+from graphmill.engine.replies import ReplyStore, StoredGenerator
+
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
 from graphmill.engine.models import Embedder, Generator, Tokenizer
-from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
 from graphmill.engine.pipeline import build
 from graphmill.engine.profiles import load_profile
 from graphmill.engine.progress import Progress, Silent
 from graphmill.engine.query import Answer, query
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.run import Models, Run
 from graphmill.engine.run_folder import RunFolder
 from graphmill.kernels.backend import backend
@@ -87,7 +88,7 @@ def _build(
     tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     chosen = backend(config.device)
-    load_profile(config.extract.profile, "en")
+    load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.lock(path))
         models = _models(stack, config, generator, embedder, tokenizer)
@@ -139,7 +140,9 @@ class OpenIndex:
     def __enter__(self) -> OpenIndex:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

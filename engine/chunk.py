@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,7 +37,8 @@ GROUP_CHARS = 32 << 20
 UNIT_CHARS = 16 << 10
 """A longer document is tokenized in parts of about this size: in parallel, and in memory that does not grow with it."""
 _WINDOW, _SYNC = 256, 16
-_PROBE, _PROBE_CUT = "The old mill ran on the river", len("The old mill")
+_PROBE = "The old mill ran on the river"
+_PROBE_CUTS = (len("The old mill"), len("The old mill "))
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,8 @@ def _plan(texts: Sequence[str], tokenizer: Tokenizer, config: ChunkConfig) -> li
     """Cuts each text by the tokens found in one pass over all of them."""
     seams = [_seams(text) for text in texts]
     units = [text[a:b] for text, at in zip(texts, seams, strict=True) for a, b in _between(at, len(text))]
-    *spans, whole, tail = tokenizer.spans([*units, _PROBE, _PROBE[_PROBE_CUT:]])
-    # Tokens that a text costs for starting in the middle of another: 1 where a tokenizer puts a space before each text.
-    slack = max(0, len(tail) - int((whole[:, 0] >= _PROBE_CUT).sum()))
+    *spans, whole, with_space, without = tokenizer.spans([*units, _PROBE, *(_PROBE[cut:] for cut in _PROBE_CUTS)])
+    slack = _slack(whole[:, 0], dict(zip(_PROBE_CUTS, (len(with_space), len(without)), strict=True)))
     planned = []
     unit = iter(spans)
     for text, at in zip(texts, seams, strict=True):
@@ -136,12 +136,20 @@ def _plan(texts: Sequence[str], tokenizer: Tokenizer, config: ChunkConfig) -> li
     return planned
 
 
+def _slack(starts: Ints, tails: Mapping[int, int]) -> int:
+    """Tokens that a text costs for starting in the middle of another: 1 where a tokenizer puts a space before a text.
+
+    tails  by the place of a cut that may be made, the tokens of what follows it when that is a text of its own
+    """
+    return max([0, *(count - int((starts >= cut).sum()) for cut, count in tails.items() if cut in starts)])
+
+
 def _between(cuts: Sequence[int], length: int) -> list[Span]:
     return list(zip([0, *cuts], [*cuts, length], strict=True))
 
 
 _LINE_START = re.compile(r"\n(?=\S)")
-_WORD_GAP = re.compile(r"(?<=\w) (?=\w)")
+_WORD_GAP = re.compile(r"(?<=\w)(?=[ 、。，．！？；：]\w)")
 
 
 def _seams(text: str) -> list[int]:
@@ -157,8 +165,8 @@ def _seams(text: str) -> list[int]:
 
 
 def _last_gap(text: str, low: int, high: int) -> int | None:
-    """Place of the last single space between two words."""
-    gaps = [match.start() for match in _WORD_GAP.finditer(text, max(low, 0), high)]
+    """Place of the last single space between two words, or of the last Chinese punctuation mark between two."""
+    gaps = [match.start() for match in _WORD_GAP.finditer(text, low, high)]
     return gaps[-1] if gaps else None
 
 
@@ -240,15 +248,17 @@ def _windows(item: _Text, span: Span) -> list[_Window] | None:
     cuts = [cut for cut in (start, *item.seams, end) if start <= cut <= end and 0 < cut < len(item.text)]
     if cuts and end - start < 4 * _WINDOW:
         return None
-    found: list[_Window] = []
+    found: list[Span] = []
     for cut in dict.fromkeys(cuts):
         low = start if cut - start <= _WINDOW else _last_gap(item.text, cut - _WINDOW, cut - 2 * _SYNC)
         gap = _WORD_GAP.search(item.text, cut + 2 * _SYNC, cut + _WINDOW)
         high = end if end - cut <= _WINDOW else gap.start() if gap is not None else None
         if low is None or high is None:
             return None
-        found.append(_Window(low, high, low > start, high < end))
-    return found
+        if found and low < found[-1][1]:  # two cuts near each other share a window, or their change would count twice
+            low = found.pop()[0]
+        found.append((low, high))
+    return [_Window(low, high, low > start, high < end) for low, high in found]
 
 
 def _with_something_new(item: _Text) -> Iterator[tuple[Span, int]]:

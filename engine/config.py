@@ -152,5 +152,11 @@ def _convert(kind: Any, value: Any, key: str) -> Any:
         return float(value)
     if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    wanted = "a list of strings" if origin is tuple else {"str": "a string", "int": "an integer", "bool": "true or false", "float": "a number"}.get(kind.__name__, kind.__name__)
+    wanted = (
+        "a list of strings"
+        if origin is tuple
+        else {"str": "a string", "int": "an integer", "bool": "true or false", "float": "a number"}.get(
+            kind.__name__, kind.__name__
+        )
+    )
     raise ConfigError(f"{key} must be {wanted}, got {value!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,11 @@ def vectors_matrix(table: pa.Table) -> Vectors:
     if table.num_rows == 0:
         return np.empty((0, dimension), np.float32)
     column = table["vector"].combine_chunks()
-    flat = column.flatten() if isinstance(column, pa.FixedSizeListArray) else pa.concat_arrays([c.flatten() for c in column.chunks])
+    flat = (
+        column.flatten()
+        if isinstance(column, pa.FixedSizeListArray)
+        else pa.concat_arrays([c.flatten() for c in column.chunks])
+    )
     matrix: Vectors = flat.to_numpy(zero_copy_only=False).reshape(-1, dimension)
     return matrix
 
@@ -93,8 +98,11 @@ def embed_texts(texts: Sequence[str], embedder: Embedder) -> Vectors:
 def windows_of(texts: Sequence[str], embedder: Embedder) -> tuple[list[str], NDArray[np.int64]]:
     """Texts cut so that none is longer than the model's limit, and for each window the row of its text."""
     # A token covers at least one byte, so a text this short needs no counting.
-    maybe_long = [row for row, text in enumerate(texts) if len(text) * 4 > embedder.max_tokens and
-                  len(text.encode("utf-8", "replace")) > embedder.max_tokens]
+    maybe_long = [
+        row
+        for row, text in enumerate(texts)
+        if len(text) * 4 > embedder.max_tokens and len(text.encode("utf-8", "replace")) > embedder.max_tokens
+    ]
     if not maybe_long:
         return list(texts), np.arange(len(texts), dtype=np.int64)
     spans = dict(zip(maybe_long, embedder.tokenizer.spans([texts[row] for row in maybe_long]), strict=True))
@@ -111,7 +119,7 @@ def check_embedder(embedder: Embedder, model: str, dimension: int, index: str) -
     """Refuses an embedder that did not make the vectors of the index, before any work."""
     if (embedder.model, embedder.dimension) != (model, dimension):
         raise WrongEmbedderError(
-            f"the index {index} was made with the embedding model {model} ({dimension} dimensions), and the one given is "
+            f"the index {index} was made with the embedding model {model} ({dimension} dimensions); the one given is "
             f"{embedder.model} ({embedder.dimension} dimensions); give --embedder {model}, or rebuild the vectors: run "
             f"`graphmill index` on it again with --embedder {embedder.model}"
         )
@@ -124,7 +132,7 @@ def _cut(text: str, spans: NDArray[np.int64], max_tokens: int) -> list[str]:
         return [text]
     num_windows = -(-num_tokens // max_tokens)
     edges = [num_tokens * i // num_windows for i in range(num_windows + 1)]
-    return [text[spans[a, 0] : spans[b - 1, 1]] for a, b in zip(edges, edges[1:], strict=False)]
+    return [text[spans[a, 0] : spans[b - 1, 1]] for a, b in pairwise(edges)]
 
 
 def _checked(embedder: Embedder, texts: list[str]) -> Vectors:

@@ -113,9 +113,7 @@ def extract(
     The generator is never drained between batches: gleaning rounds and retries go in ahead of new texts, while their
     prefix is still cached. Raises NoRecordsError when none of the first ``stop_after`` texts gave a record.
     """
-    reading = (
-        read_text(text_id, text, profiles[language], config) for text_id, text, language in texts
-    )
+    reading = (read_text(text_id, text, profiles[language], config) for text_id, text, language in texts)
     batch: list[TextRead] = []
     first: list[TextRead] | None = []
     for read in converse(reading, generator):
@@ -136,7 +134,7 @@ def extract(
 def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) -> Coroutine[Request, Reply, TextRead]:
     """One conversation: extract, then up to ``max_gleanings`` rounds for what was missed."""
     read = TextRead(text_id)
-    prompt = messages(profile, text, config.entity_types)
+    prompt = messages(profile, text)
     reply = yield _request(read, prompt, config)
     reading = _note(read, reply, profile)
     if reading is not None and not reading.records and not reading.complete:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,12 +15,17 @@ from graphmill.engine.report_text import Finding, ReportText
 from graphmill.engine.sentences import join_sentences, sentence_key, split_sentences
 
 MAX_TITLE_NAMES = 3
-MAX_SUMMARY_SENTENCES = 4
+MAX_SUMMARY_SENTENCES = 3
 MAX_FINDINGS = 8
 MAX_OF_A_KIND = 5
 MAX_SENTENCE = 360
 MAX_READ = 2000
 """Characters of a description that are looked at."""
+
+_LEANS = re.compile(
+    r"(?:he|she|it|they|his|her|its|their|this|that|these|those|such|there)\b|[他她它这那其该此]", re.IGNORECASE
+)
+"""How a sentence begins that only makes sense after another."""
 
 _WORDS = {
     "en": {
@@ -151,7 +157,7 @@ def _findings(
     for edge in inner[: 4 * MAX_OF_A_KIND]:
         if len(findings) == MAX_OF_A_KIND:
             break
-        said = _unused(extracts.sentences_of("relationship", edge), used, 2)
+        said = _unused(_linking(extracts, edge, int(source[edge]), int(target[edge])), used, 2)
         if said:
             ends = [extracts.name(int(source[edge])), extracts.name(int(target[edge]))]
             findings.append(Finding(_listed(ends, words), join_sentences(said)))
@@ -164,15 +170,27 @@ def _findings(
     return findings
 
 
+def _linking(extracts: Extracts, edge: int, source: int, target: int) -> list[str]:
+    """A relationship's own sentences, or those of its ends that name both: mere co-occurrence is not described."""
+    own = extracts.sentences_of("relationship", edge)
+    if own:
+        return own
+    names = (extracts.name(source).casefold(), extracts.name(target).casefold())
+    found = [*extracts.sentences_of("entity", source), *extracts.sentences_of("entity", target)]
+    return [s for s in found if all(name in s.casefold() for name in names)]
+
+
 def _best(extracts: Extracts, entity: int, used: set[str], words: dict[str, str]) -> str:
-    """The sentence that says most about an entity: one with its name in it, of middling length, early on."""
+    """The sentence that says most about an entity: one that names it, at best as its subject, and stands by itself."""
     name = extracts.name(entity).casefold()
     best, best_score = "", -np.inf
     for place, sentence in enumerate(extracts.sentences_of("entity", entity)[:20]):
         if sentence_key(sentence) in used:
             continue
         length = len(sentence.encode())
-        score = 2.0 * (name in sentence.casefold()) + (40 <= length <= 320) - 0.1 * place
+        folded = sentence.casefold()
+        score = 2.0 * (name in folded) + folded.startswith(name) - 1.5 * (_LEANS.match(folded) is not None)
+        score += (40 <= length <= 320) - 0.1 * place
         if score > best_score:
             best, best_score = sentence, score
     if not best:

@@ -54,7 +54,7 @@ class Index:
         made_with = folder.facts.get("embedder")
         if "summary" not in folder.facts or made_with is None:
             raise IndexFolderError(
-                f"the index {folder.root} is not finished; run `graphmill index` on it again, it goes on from where it stopped"
+                f"the index {folder.root} is not finished; `graphmill index` on it again goes on from where it stopped"
             )
         check_embedder(embedder, made_with["model"], made_with["dimension"], str(folder.root))
         self.chunks = sort_chunks(folder.read("chunks"))

@@ -27,16 +27,27 @@ _INVISIBLE = re.compile(
 _DOUBLE_QUOTES = '"“”„‟＂«»〝〞〟″'
 _SINGLE_QUOTES = "'‘’‚‛＇`´′"
 _CORNER_QUOTES = {"「": "」", "『": "』", "‹": "›", "｢": "｣"}
-_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">", "〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】", "〔": "〕"}
+_BRACKETS = {
+    "(": ")",
+    "[": "]",
+    "{": "}",
+    "<": ">",
+    "〈": "〉",
+    "《": "》",
+    "「": "」",
+    "『": "』",
+    "【": "】",
+    "〔": "〕",
+}
 
 
 def without_invisible(text: str) -> str:
     """The text without control and zero-width characters; white space, line breaks included, stays as it is."""
-    return text if text.isprintable() else _INVISIBLE.sub("", text)
+    return text if text.replace("\n", "").isprintable() else _INVISIBLE.sub("", text)
 
 
 def unescape(text: str) -> str:
-    """Decodes HTML entities until none is left. Only entities with their semicolon count: `?a=1&copy=2` is no entity."""
+    """Decodes HTML entities until none is left. Without its semicolon it is none: `?a=1&copy=2` stays as it is."""
     for _ in range(8):
         if "&" not in text or ";" not in text:
             break

@@ -20,8 +20,7 @@ MIN_SHARE = 0.25
 _SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[.。！？!?]+[\"'”’)）」]*(?=\s|$)|[。！？!?]+[”’）」]*|\n|$)", re.S)
 _WORD = re.compile(r"[^\W_]+")
 _COMMON = frozenset(
-    "a an the of in on at to for from by with and or not is are was were be been do does did has have had what which who "
-    "whom whose when where why how that this these those it its he she they his her their there as about into than then".split()
+    ["a", "an", "the", "of", "in", "on", "at", "to", "for", "from", "by", "with", "and", "or", "not", "is", "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had", "what", "which", "who", "whom", "whose", "when", "where", "why", "how", "that", "this", "these", "those", "it", "its", "he", "she", "they", "his", "her", "their", "there", "as", "about", "into", "than", "then"]
 )
 
 
@@ -109,4 +108,5 @@ def _score(text: str, weights: dict[str, float]) -> float:
 def _opening(report: str) -> str:
     """Title and summary of a report in Markdown."""
     title, _, rest = report.partition("\n")
-    return f"**{title.lstrip('# ').strip()}** {rest.strip().partition('\n\n')[0].strip()}"
+    summary = rest.strip().partition("\n\n")[0].strip()
+    return f"**{title.lstrip('# ').strip()}** {summary}"

@@ -115,7 +115,7 @@ def _read(text: str, spans: list[Span], language: str) -> list[Reading]:
     for span in spans:
         sentence = text[span.start : span.end]
         if mixed and 3 * len(_HAN.findall(sentence)) > len(sentence):
-            readings.append(read_chinese(sentence, span.heading))
+            readings.append(read_chinese(sentence, span.heading, text))
         else:
             readings.append(read_english(sentence, span.heading, lower_seen, marked))
     return readings

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from graphmill.engine.phrases_lexicon import boilerplate, english, type_of_name
+from graphmill.engine.phrases_lexicon import english, is_boilerplate, type_of_name
 from graphmill.engine.phrases_tokens import CONCEPT, SPAN, tokens_of
 
 MAX_NAME_WORDS = 8
@@ -15,6 +15,7 @@ _SHOUT = re.compile(r"\b[A-Z][A-Z'’-]+(?:[\s,:;\x01]+(?:[A-Z][A-Z'’&-]*|\d+)
 _ROMAN = re.compile(r"[IVXLC]+")
 _IDENTIFIER = re.compile(r"CVE-|.*\d{4}|.*\d.*[a-z].*\d|.*[+]$|.*(?:Error|Exception|Warning)$")
 _LOCATIVE = frozenset("in at near off around across inside outside toward towards round".split())
+_SHIPS = frozenset("wreck crew master deck log hull sinking loss captain skipper bridge on cargo".split())
 _BE = frozenset("is was are were became becomes remains".split())
 _ARTICLE = frozenset("a an the one".split())
 
@@ -47,7 +48,7 @@ def read_english(sentence: str, heading: bool, lower_seen: frozenset[str], marke
     lower_seen  every word that the whole text has in lower case
     marked      titles set off by italics or quotation marks in the whole text (phrases_tokens.marked_titles)
     """
-    if _SHOUT.search(sentence) or boilerplate().search(sentence):
+    if _SHOUT.search(sentence) or is_boilerplate(sentence):
         return Reading([], [])
     tokens, kinds = tokens_of(sentence)
     weak = heading and _is_title_case(tokens, kinds)
@@ -94,7 +95,7 @@ def _joins(tokens: list[str], kinds: str, start: int, link: int, after: int, end
     if letter == "a":
         before = tokens[start:link]
         inside = any(word in ("of", "for") for word in before) and any(word.lower() in lists["org_of"] for word in before)
-        return inside or link - start == 1 and tokens[end - 1].lower() in lists["org_forms"] | {"sons", "brothers", "partners", "associates"}
+        return inside or link - start == 1 and tokens[end - 1].lower() in lists["firm_ends"]
     if letter == "s":
         following = tokens[after : min(end, after + 3)]
         return any(word.lower() in lists["heads"] for word in following) and not any(word.lower() in lists["plain"] for word in following[:1] if word.lower() not in lists["heads"])
@@ -111,13 +112,16 @@ def _name(tokens: list[str], kinds: str, start: int, end: int, lower_seen: froze
             start += 1
         titled = True
     previous = kinds[start - 1] if start else "."
-    initial = not titled and previous in ".q"
+    initial = not titled and previous in ".q(n"
     first = tokens[start].lower()
     if initial and end - start > 1 and kinds[start + 1] in "TCI" and _is_ordinary(tokens[start], first, lower_seen):
-        if not (end - start == 2 and tokens[start + 1].lower() in lists["plain"] | lists["heads"]):
+        rest = tokens[start + 1].lower()
+        if not (first in lists["adjectives"] and (rest in lists["plain_or_head"] or end - start == 2 and rest in lists["everyday"])) and not (previous == "n" and first not in lists["verb_forms"]):
             start += 1
             initial, previous, first = False, "C", tokens[start].lower()
     words = _joined(tokens[start:end], kinds[start:end])
+    if len(words) == 1 and kinds[end : end + 1] == "w" and f"{words[0]} {tokens[end]}" in marked:
+        return Found(f"{words[0]} {tokens[end]}", "CONCEPT", 2.0, True)  # Saccharina lucerna
     name = " ".join(words)
     the = start > 0 and tokens[start - 1].lower() == "the"
     is_marked = name in marked
@@ -154,9 +158,9 @@ def _strength(words: list[str], initial: bool, the: bool, titled: bool, marked: 
     lists = english()
     word, lower = words[0], words[0].lower()
     if len(words) == 1:
-        if lower in lists["plain"]:
+        if lower in lists["plain_or_head"] or lower in lists["org_forms"] or lower in lists["titles"] and not titled:
             return False if the and lower in lists["heads"] else None
-        if len(word) < 2 or lower in lists["demonyms"] or _IDENTIFIER.fullmatch(word) or word.isupper() and _ROMAN.fullmatch(word) and word not in ("CD", "XML"):
+        if len(word.rstrip(".")) < 2 or lower in lists["demonyms"] or _IDENTIFIER.fullmatch(word) or word.isupper() and _ROMAN.fullmatch(word) and word not in ("CD", "XML"):
             return None
         if titled or marked:
             return True
@@ -167,7 +171,12 @@ def _strength(words: list[str], initial: bool, the: bool, titled: bool, marked: 
         return None
     if all(word.lower() in lists["plain"] or word.lower() in lists["demonyms"] or len(word) < 3 for word in words):
         return (the and words[-1].lower() in lists["heads"]) or marked
-    return True
+    return not name_in_capitals(words)
+
+
+def name_in_capitals(words: list[str]) -> bool:
+    """Whether a name of several words is shouted, as in a heading or a signature."""
+    return all(word.isupper() and len(word) > 3 for word in words)
 
 
 def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, mark: str | None) -> tuple[str, float, bool]:
@@ -178,7 +187,7 @@ def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str]
     if titled:
         hints.append(("PERSON", 4.0))
     if mark:
-        hints.append(("WORK", 0.6 if mark == "*" else 1.2))
+        hints.append(("WORK", 0.3 if mark == "*" else 1.2))
     if after:
         hints.append(after)
     before = _before(tokens, start, weight)
@@ -199,12 +208,16 @@ def _before(tokens: list[str], start: int, weight: float) -> tuple[str, float] |
         before = tokens[start - 2].lower()
     if before in lists["vessel_nouns"]:
         return "VESSEL", 4.0
+    if before == "the" and start > 1 and (tokens[start - 2].lower() == "aboard" or start > 2 and tokens[start - 2] in ("of", "board") and tokens[start - 3].lower() in _SHIPS):
+        return "VESSEL", 1.6
     if before in lists["person_nouns"]:
         return "PERSON", 2.5
     if before in lists["place_nouns"] or before == "of" and start > 1 and tokens[start - 2].lower() in lists["place_nouns"]:
         return "GEO", 2.8
     if before in _LOCATIVE and weight <= 1.0:
         return "GEO", 1.2
+    if before in ("from", "to") and weight < 0.2:
+        return "GEO", 0.5
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from graphmill.engine.phrases_lexicon import chinese, english, singulars
 
-_BRACKETED = re.compile(r"(.{2,}?) ?[(（]([^()（）]{2,40})[)）]")
+BRACKETED = re.compile(r"(.{2,}?) ?[(（]([^()（）]{2,40})[)）]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _OPEN = ("PERSON", "CONCEPT", "")
 
@@ -21,12 +21,10 @@ def fold_names(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str,
     The result holds no chains and doesn't depend on the order of the rows.
     """
     step = _aliases(rows, aliases)
-    taken = set(step)
-    for rule in (_same_but_for_dressing, _plurals, _short_persons, _short_organizations, _chinese_titles):
-        for key, target in rule({key: row for key, row in rows.items() if key not in taken}).items():
-            if key != target and key not in taken:
+    for rule in (_same_but_for_dressing, _plurals, _short_persons, _short_organizations, _short_chinese, _chinese_titles):
+        for key, target in rule(rows).items():
+            if key != target and key not in step:
                 step[key] = target
-                taken.add(key)
     return {key: end for key in step if (end := _end(step, key)) != key}
 
 
@@ -43,25 +41,34 @@ def _aliases(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, s
     pairs = set(aliases)
     wholes: dict[str, tuple[str, str]] = {}
     for key in rows:
-        match = _BRACKETED.fullmatch(key) if key.endswith((")", "）")) else None
+        match = BRACKETED.fullmatch(key) if key.endswith((")", "）")) else None
         if match:
             wholes[key] = (match.group(1).strip(), match.group(2).strip())
             pairs.add(wholes[key])
-    others: dict[str, set[str]] = {}
+    partners: dict[str, set[str]] = {}
     for one, two in pairs:
-        others.setdefault(two, set()).add(one)
+        if one != two:
+            partners.setdefault(one, set()).add(two)
+            partners.setdefault(two, set()).add(one)
     step: dict[str, str] = {}
-    for two, ones in sorted(others.items()):
-        if len(ones) > 1:
+    for one in sorted(partners):
+        # 哈尔沃森 and 英格丽·哈尔沃森 both stand for Ingrid Halvorsen; two long forms of one acronym don't.
+        longest = {two for two in partners[one] if not any(two != other and two in other for other in partners[one])}
+        if len(longest) != 1:
             continue
-        one = next(iter(ones))
-        if _HAN.search(one + two) and rows.get(two, ("", 0))[1] > rows.get(one, ("", 0))[1] and one not in others:
-            step.setdefault(one, two)
-        else:
-            step.setdefault(two, one)
-    for whole, (one, _) in wholes.items():
-        step[whole] = _end(step, one)
+        two = next(iter(longest))
+        if _is_better(two, one, rows):
+            step[one] = two
+    for whole, (one, two) in wholes.items():
+        step[whole] = _end(step, one) if _end(step, two) in (two, _end(step, one)) else _end(step, two)
     return step
+
+
+def _is_better(two: str, one: str, rows: Mapping[str, tuple[str, int]]) -> bool:
+    """Whether to keep ``two`` of two names for one thing: the long form, or of two scripts the more frequent name."""
+    if bool(_HAN.search(one)) == bool(_HAN.search(two)):
+        return (-len(two), two) < (-len(one), one)
+    return (-rows.get(two, ("", 0))[1], two) < (-rows.get(one, ("", 0))[1], one)
 
 
 def _same_but_for_dressing(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
@@ -92,7 +99,7 @@ def _plurals(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """A surname, a given name or initials and surname -> the one full name in the scope that it can stand for."""
     lists = english()
-    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and " " in key and key[1:2] != "."]
+    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and " " in key and key[1:2] != "." and key[-1] not in ")）"]
     by_surname: dict[str, list[str]] = {}
     by_given: dict[str, list[str]] = {}
     for key in full:
@@ -108,7 +115,7 @@ def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
                 if len(matches) == 1:
                     found[key] = matches[0]
             continue
-        if kind not in _OPEN or key in lists["places"]:
+        if kind not in (*_OPEN, "GEO") or key in lists["places"]:
             continue
         matches = by_surname.get(key) or (by_given.get(key, []) if key in lists["given"] else [])
         if len(matches) == 1:
@@ -142,9 +149,37 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     return found
 
 
+def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    """海洋学院 -> 北岭大学海洋学院, 沧屿航运 -> 沧屿航运股份有限公司, where one such name is in the scope."""
+    by_end: dict[str, set[str]] = {}
+    by_start: dict[str, str] = {}
+    for key, (kind, _) in rows.items():
+        if kind not in ("ORGANIZATION", "GEO", "EVENT", "VESSEL") or not _HAN.match(key) or len(key) > 24:
+            continue
+        for cut in range(1, len(key) - 1):
+            by_end.setdefault(key[cut:], set()).add(key)
+        bare = _CHINESE_FORMS.sub("", key)
+        if bare != key:
+            by_start[bare] = key if bare not in by_start else ""
+    found: dict[str, str] = {}
+    for key, (kind, _) in rows.items():
+        if not _HAN.match(key) or len(key) < 2:
+            continue
+        if by_start.get(key):
+            found[key] = by_start[key]
+            continue
+        longer = {name for name in by_end.get(key, ()) if kind in ("", rows[name][0])} if kind not in ("PERSON", "CONCEPT", "WORK") else set()
+        if len(longer) == 1 and (kind == "" or len(key) > 3):
+            found[key] = next(iter(longer))
+    return found
+
+
+_CHINESE_FORMS = re.compile("(?:股份有限公司|有限责任公司|集团有限公司|有限公司|集团公司|公司|集团)$")
+
+
 def _chinese_titles(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """林教授, 林博士 -> 林芷若, and 哈尔沃森 -> 英格丽·哈尔沃森, where one such person is in the scope."""
-    titles = chinese()["titles"]
+    titles = sorted(chinese()["titles"], key=lambda title: (-len(title), title))
     by_surname: dict[str, list[str]] = {}
     by_part: dict[str, list[str]] = {}
     for key, (kind, _) in rows.items():
@@ -160,6 +195,8 @@ def _chinese_titles(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             continue
         bare = next((key[: -len(title)] for title in titles if key.endswith(title) and len(key) > len(title)), "")
         matches = by_part.get(key, []) or by_part.get(bare, []) or (by_surname.get(bare, []) if len(bare) == 1 else [])
+        if not matches and kind != "CONCEPT" and len(key) == 2:
+            matches = [name for name in by_surname.get(key[0], ()) if len(name) == 3 and name.startswith(key)]  # 沈鹤 cut out of 沈鹤年
         matches = [name for name in matches if name != key]
         if len(matches) == 1:
             found[key] = matches[0]

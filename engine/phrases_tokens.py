@@ -51,7 +51,7 @@ def kind(token: str) -> str:
 
 def _upper_kind(token: str, lower: str) -> str:
     lists = english()
-    if lower.rstrip(".") in lists["months"]:
+    if lower.rstrip(".") in lists["months"] or lower[-4:] == "days" and lower[:-1] in lists["months"]:
         return "D"
     if lower in lists["titles"] and not (token.isupper() and len(token) > 3):
         return "T"
@@ -69,7 +69,7 @@ def _lower_kind(lower: str) -> str:
         return known
     if lower in _PARTICLES:
         return "p"
-    if lower in lists["function"] or lower in lists["numbers"] or lower in lists["months"] or len(lower) < 3:
+    if lower in lists["function"] or lower.split("-", 1)[0] in lists["numbers"] or lower in lists["months"] or len(lower) < 3:
         return "f"
     if lower in lists["person_verbs"]:
         return "v"

@@ -22,7 +22,7 @@ from graphmill.engine.extract import TextRead, extract, extraction_tables
 from graphmill.engine.extract_phrases import extract_phrases, weigh_phrases
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.report import report
-from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, described, resolve
+from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, Graph, counted, described, resolve
 from graphmill.engine.run import Run, fingerprint
 from graphmill.engine.summarise import summarise
 from graphmill.engine.summary import latest_readings, summarise_run
@@ -46,9 +46,7 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     return summarise_run(run)
 
 
-def read_documents(
-    run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str | None, name: str
-) -> None:
+def read_documents(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str | None, name: str) -> None:
     """Corpus -> documents, skipped. Without a stamp, as for an iterator, the corpus is read anew each time."""
     folder = run.folder
     stamp_ = fingerprint("documents", stamp, run.config.corpus)
@@ -126,14 +124,11 @@ def resolve_extractions(run: Run) -> None:
     if folder.is_finished("relationships", stamp) and run.is_done("entities", "entities", stamp):
         return
     with run.stage("entities", None, "entities"):
-        extractions, chunks = folder.read("extractions"), run.chunks("text_id")
+        extractions, chunks = folder.read("extractions"), run.chunks("text_id", "language")
         if run.generator is None:
             extractions = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
         graph = resolve(extractions, chunks, run.backend)
-        entities = _describe(run, graph.entities, graph.entities["name"].to_pylist(), entity_lines, ENTITIES)
-        pairs = (graph.relationships[end].to_pylist() for end in ("source", "target"))
-        names = [f"{source} - {target}" for source, target in zip(*pairs, strict=True)]
-        relationships = _describe(run, graph.relationships, names, relationship_lines, RELATIONSHIPS)
+        entities, relationships = _described(run, graph, chunks)
         if not entities.num_rows:
             run.progress.warn(_no_entities(run))
         with folder.together():
@@ -142,17 +137,25 @@ def resolve_extractions(run: Run) -> None:
         run.progress.advance(entities.num_rows)
 
 
-def _describe(
-    run: Run, table: pa.Table, names: list[str], lines: Callable[[pa.Table], pa.Array], schema: pa.Schema
-) -> pa.Table:
-    """Makes each row's descriptions one, and counts the tokens of its line."""
-    language, tokenizer = run.config.extract.language, run.models.tokenizer
-    things = list(zip(names, table["descriptions"].to_pylist(), strict=True))
-    made = summarise(things, run.generator, tokenizer, run.config.summarise, language)
+def _described(run: Run, graph: Graph, chunks: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Makes each row's descriptions one, those of both tables in one batch, and counts the tokens of its line."""
+    tokenizer, tables = run.models.tokenizer, (graph.entities, graph.relationships)
+    names = graph.entities["name"].to_pylist() + pc.binary_join_element_wise(
+        graph.relationships["source"], graph.relationships["target"], " - "
+    ).to_pylist()
+    lists = [descriptions for table in tables for descriptions in table["descriptions"].to_pylist()]
+    languages = [language for table in tables for language in run.languages(table["chunk_ids"], chunks)]
+    things = list(zip(names, lists, strict=True))
+    made = summarise(things, run.generator, tokenizer, run.config.summarise, languages)
     if made.num_failed:
         run.progress.warn(f"{made.num_failed} descriptions could not be summarised; they were joined and cut instead")
-    shown = table.append_column("description", pa.array(made.descriptions, pa.string()))
-    return described(table, made.descriptions, line_tokens(lines(shown), tokenizer), schema)
+    num_entities = graph.entities.num_rows
+    entities = described(graph.entities, made.descriptions[:num_entities])
+    relationships = described(graph.relationships, made.descriptions[num_entities:])
+    return (
+        counted(entities, line_tokens(entity_lines(entities), tokenizer), ENTITIES),
+        counted(relationships, line_tokens(relationship_lines(relationships), tokenizer), RELATIONSHIPS),
+    )
 
 
 def find_communities(run: Run) -> None:
@@ -178,14 +181,24 @@ def write_reports(run: Run) -> None:
     stamp = fingerprint("reports", inputs, settings, run.config.extract.language, run.reader())
     if run.is_done("reports", "reports", stamp):
         return
-    tables = [folder.read(name) for name in ("communities", "entities", "relationships")]
-    with run.stage("reports", tables[0].num_rows, "communities"):
-        language = run.config.extract.language
-        reports = report(*tables, run.generator, run.models.tokenizer, settings, language, run.progress.advance)
+    communities, entities, relationships = (folder.read(name) for name in ("communities", "entities", "relationships"))
+    with run.stage("reports", communities.num_rows, "communities"):
+        reports = report(
+            communities,
+            entities,
+            relationships,
+            run.generator,
+            run.models.tokenizer,
+            settings,
+            run.languages(communities["chunk_ids"], run.chunks("language")),
+            run.progress.advance,
+        )
         folder.write("reports", stamp, reports)
         num_failed = pc.sum(pc.equal(reports["source"], "fallback")).as_py()
         if num_failed:
-            run.progress.warn(f"{num_failed} reports could not be had from the model and were made from the top entities")
+            run.progress.warn(
+                f"{num_failed} reports could not be had from the model and were made from the top entities"
+            )
 
 
 def embed_texts(run: Run) -> None:
@@ -218,7 +231,7 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
             left_out.finish()
     if left_out.table.rows:
         run.progress.warn(
-            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded, tried twice each, and are left out of search"
+            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded (each was tried twice); search leaves them out"
         )
 
 
@@ -277,5 +290,7 @@ def _no_entities(run: Run) -> str:
     elif rejected:
         why = f"the replies held {rejected} records, and none could be used"
     else:
-        why = "the replies held no records" if run.generator is not None else "the phrase finder found none in the texts"
+        why = (
+            "the replies held no records" if run.generator is not None else "the phrase finder found none in the texts"
+        )
     return f"no entities: {why}; chunks can still be searched (--mode naive)"

@@ -40,8 +40,8 @@ def find_bounds(text: str, starts: Ints, size: int, separators: Sequence[str] | 
     starts = _spread(starts, len(text))
     codes = codepoints(text)
     ends = piece_ends(text, separators) if separators is not None else np.zeros(0, np.int64)
-    inner = np.unique(np.concatenate([starts, ends])) if len(ends) else starts[np.diff(starts, prepend=0) > 0]
-    inner = inner[(inner > 0) & (inner < len(text))]
+    inner = np.sort(np.concatenate([starts, ends]), kind="stable") if len(ends) else starts
+    inner = inner[(np.diff(inner, prepend=0) > 0) & (inner < len(text))]
     inner = inner[safe_cuts(codes, inner)]
     position = np.concatenate([[0], inner, [len(text)]])
     cost = np.searchsorted(starts, position, "left")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from graphmill.engine.ids import content_id
 from graphmill.engine.models import Message
 from graphmill.engine.prompt_language import language_name
+from graphmill.engine.records import LAYOUTS, Layout
 from graphmill.engine.templates import check_keys, check_template, fill, read_prompt_file
 
 
@@ -39,8 +40,8 @@ class Profile:
     """How a passage is put to a model, for one output language and one set of delimiters, which are filled in."""
 
     name: str
-    layout: str
-    """Name of the record layout by which replies are read."""
+    layout: Layout
+    """By which replies are read."""
     language: str
     """Language the prompts are written in."""
     output_language: str
@@ -60,7 +61,7 @@ class Profile:
     @cached_property
     def content_hash(self) -> str:
         """Hash of everything that shapes a prompt."""
-        return content_id(json.dumps(dataclasses.astuple(self), ensure_ascii=False))
+        return content_id(json.dumps(dataclasses.astuple(self), ensure_ascii=False, default=sorted))
 
 
 _DELIMITERS = Delimiters._fields
@@ -75,11 +76,14 @@ _PROMPT_KEYS = {
 
 
 @cache
-def load_profile(name_or_path: str, language: str = "", delimiters: Delimiters = DELIMITERS) -> Profile:
+def load_profile(
+    name_or_path: str, language: str = "", delimiters: Delimiters = DELIMITERS, entity_types: tuple[str, ...] = ()
+) -> Profile:
     """The packaged profile of this name, or the one in a TOML file, for text in this language.
 
     ``language``: an ISO 639-1 code or an English name. Chinese has prompts of its own; for every other language the
-    English ones ask for it by name. Raises ValueError that names the file and the key.
+    English ones ask for it by name. ``entity_types`` take the place of the profile's own where there are any. Raises
+    ValueError that names the file and the key.
     """
     where, values = read_prompt_file(name_or_path, language)
     check_keys(
@@ -100,12 +104,13 @@ def load_profile(name_or_path: str, language: str = "", delimiters: Delimiters =
         raise ValueError(
             f"{where}: examples need the placeholder {{examples}} in system or user and a template example"
         )
+    types = entity_types or _words(where, "entity_types", values["entity_types"])
     return Profile(
         name=_text(where, values, "name"),
-        layout=_text(where, values, "layout"),
+        layout=_layout(where, _text(where, values, "layout"), delimiters, types),
         language=_text(where, values, "language"),
         output_language=constants["language"],
-        entity_types=_words(where, "entity_types", values["entity_types"]),
+        entity_types=types,
         system=fill(templates["system"], constants),
         user=fill(templates["user"], constants),
         continue_prompt=fill(templates["continue"], constants),
@@ -141,6 +146,18 @@ def _parts(profile: Profile, entity_types: tuple[str, ...]) -> list[tuple[str, s
         if template:
             parts.append((role, fill(before, values), fill(after, values) if has_text else None))
     return parts
+
+
+def _layout(where: str, name: str, delimiters: Delimiters, entity_types: tuple[str, ...]) -> Layout:
+    if name not in LAYOUTS:
+        raise ValueError(f"{where}: unknown layout {name!r}; known are {', '.join(LAYOUTS)}")
+    return dataclasses.replace(
+        LAYOUTS[name],
+        tuple_delimiter=delimiters.tuple_delimiter,
+        record_delimiter=delimiters.record_delimiter,
+        completion=delimiters.completion_delimiter,
+        types=frozenset(entity_type.lower() for entity_type in entity_types),
+    )
 
 
 def _examples(where: str, values: Any, constants: dict[str, str]) -> tuple[Example, ...]:

@@ -13,7 +13,7 @@ MODES = ("naive", "local", "global")
 
 @dataclass(frozen=True)
 class QueryParam:
-    """All limits are in tokens of the index's tokenizer unless they say otherwise; defaults are those of spec section 7."""
+    """Limits named after tokens count those of the index's tokenizer."""
 
     mode: str = "global"
     only_need_context: bool = False

@@ -1,40 +1,16 @@
-"""Tolerant reader of delimited records: sorts out a record's fields, and decides what of a cut-off reply can be kept."""
+"""Tolerant reader of delimited records: clears the text, has it split, and decides what of a cut-off reply is kept."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from graphmill.engine.names import name_key, unescape, without_invisible
-from graphmill.engine.records import (
-    Layout,
-    Reading,
-    add_entity,
-    add_keywords,
-    add_relationship,
-    distinct_keywords,
-    read_description,
-    read_keywords,
-    reject,
-)
-from graphmill.engine.split_delimited import (
-    FALLBACKS,
-    HALF,
-    SPECIAL_TOKEN,
-    Delimiter,
-    Piece,
-    completion_word,
-    find_pieces,
-    num_fields,
-    scan,
-)
-from graphmill.engine.strength import DEFAULT_STRENGTH, is_level, is_strength, read_strength
+from graphmill.engine.names import unescape, without_invisible
+from graphmill.engine.records import Layout, Reading, reject
+from graphmill.engine.scan_delimiters import FALLBACKS, HALF, SPECIAL_TOKEN, Delimiter, completion_word, scan
+from graphmill.engine.sort_fields import add_pieces
+from graphmill.engine.split_delimited import Piece, find_pieces, num_fields
 
-_COMMON_TYPES = frozenset(
-    "organization person geo event category location product equipment concept date keyword work nature artificial science "
-    "technology mission gene other method content data unknown 组织 机构 人物 地点 地理 事件 类别 产品 设备 概念 日期 技术 其他".split()
-)
-_NOTHING_KNOWN: tuple[set[str], set[str]] = (set(), set())
 _ESCAPED_TAG = re.compile(r'\\"(?:entity|relation|content)', re.IGNORECASE)
 _PLAIN_TAG = re.compile(r'(?<!\\)"(?:entity|relation|content)', re.IGNORECASE)
 _TAG_WORD = re.compile(r"entit|relation|实体|实體|實體|关系|關係|関係", re.IGNORECASE)
@@ -58,9 +34,7 @@ def read_delimited(text: str, layout: Layout, finish_reason: str | None) -> Read
         else:
             cut = _has_begun_tag(text, last[-1].end if last else 0)
     pieces = [piece for section in sections for piece in section.pieces]
-    known = _known(text, pieces, layout) if any(_is_doubtful(piece, layout) for piece in pieces) else _NOTHING_KNOWN
-    for piece in pieces:
-        _read_piece(text, piece, layout, known, reading)
+    add_pieces(reading, text, pieces, layout)
     for section in sections:
         for _ in range(_num_untagged(text, section.left_over, layout)):
             reject(reading, "unknown tag")
@@ -79,9 +53,10 @@ def _prepare(text: str, layout: Layout, reading: Reading) -> tuple[str, bool]:
     if _ESCAPED_TAG.search(text) and not _PLAIN_TAG.search(text):
         text = text.replace('\\"', '"').replace("\\n", "\n")
         reading.repairs["escapes"] += 1
-    if "&lt;" in text and layout.tuple_delimiter not in text and unescape(layout.tuple_delimiter) == layout.tuple_delimiter:
+    if "&lt;" in text and layout.tuple_delimiter not in text:
         text = unescape(text)
         reading.repairs["escapes"] += 1
+    whole = text
     text = text.rstrip()
     for _ in range(4):
         token = _ENDS_WITH_TOKEN.search(text, max(0, len(text) - 40))
@@ -94,9 +69,10 @@ def _prepare(text: str, layout: Layout, reading: Reading) -> tuple[str, bool]:
         return head, True
     for length in range(len(layout.completion) - 1, 2, -1):
         if text.endswith(layout.completion[:length]) and not text[-length].isalnum():
-            # The mark itself was cut off, so that the record before it is whole; what follows the mark is anyone's guess.
+            # The mark itself was cut off, which shows that the record before it is whole.
             return text[:-length] + layout.record_delimiter, False
-    return text, False
+    # A line break is the end of a record that has no bracket to end it.
+    return text + ("\n" if "\n" in whole[len(text) :] else ""), False
 
 
 @dataclass(slots=True)
@@ -108,7 +84,7 @@ class _Section:
 
 
 def _find_sections(text: str, layout: Layout, reading: Reading) -> tuple[str, list[_Section], int]:
-    """The text in which the records were found, its sections, one more than there are marks, and the number of marks."""
+    """The text that the pieces' places are in, its sections (one more than there are marks), the number of marks."""
     delimiters, marks = scan(text, layout)
     sections = _sections(text, delimiters, marks, layout)
     if not any(section.pieces for section in sections) and _TAG_WORD.search(text):
@@ -161,87 +137,9 @@ def _has_begun_tag(text: str, begin: int) -> bool:
     found = _BEGUN_TAG.search(text[max(begin, len(text) - 60) :].rstrip(' \n<|#"”'))
     if not found or (not found["open"] and len(found["word"]) < 3):
         return False
-    return any(tag.startswith(found["word"].lower()) for tag in ("entity", "relationship", "content_keywords", "实体", "关系"))
-
-
-def _is_doubtful(piece: Piece, layout: Layout) -> bool:
-    """True if the number of fields isn't what the tag says."""
-    if piece.kind == "entity":
-        return len(piece.fields) > 3
-    return piece.kind == "relationship" and len(piece.fields) == 3 < len(layout.relationship)
-
-
-def _known(text: str, pieces: list[Piece], layout: Layout) -> tuple[set[str], set[str]]:
-    """Keys of the types and of the names of the reply's undoubted entities."""
-    types = set(_COMMON_TYPES | layout.types)
-    names: set[str] = set()
-    for piece in pieces:
-        if piece.kind == "entity" and len(piece.fields) == 3:
-            name, type_ = (text[begin:end].strip() for begin, end in piece.fields[:2])
-            names.add(name_key(name))
-            types.add(name_key(type_))
-    return types, names
-
-
-def _read_piece(text: str, piece: Piece, layout: Layout, known: tuple[set[str], set[str]], reading: Reading) -> None:
-    fields = [text[begin:end] for begin, end in piece.fields]
-    kind = piece.kind
-    if _is_doubtful(piece, layout):
-        second = name_key(fields[1].strip())
-        is_type = second in known[0] and second not in known[1]
-        numbered = is_strength(fields[-1]) and not is_level(fields[-1])
-        if kind == "relationship":
-            kind = "entity" if is_type and not numbered else kind
-        elif not is_type and (numbered or len(fields) == len(layout.relationship)):
-            kind = "relationship"
-        if kind != piece.kind:
-            reading.repairs["tag"] += 1
-    if piece.num_variants:
-        reading.repairs["delimiter"] += 1
-    if not (piece.bracketed and piece.closed):
-        reading.repairs["brackets"] += 1
-    if kind == "keywords":
-        add_keywords(reading, distinct_keywords([keyword for field in fields for keyword in read_keywords(field)]))
-    elif len(fields) < 3:
-        reject(reading, "too few fields")
-    elif kind == "entity":
-        if len(fields) > 3:
-            reading.repairs["delimiter in description"] += 1
-        description = text[piece.fields[2][0] : piece.fields[-1][1]]
-        add_entity(reading, fields[0], fields[1], read_description(description, reading))
-    else:
-        _read_relationship(text, piece.fields, layout, reading)
-
-
-def _read_relationship(text: str, fields: list[tuple[int, int]], layout: Layout, reading: Reading) -> None:
-    """Tells description, keywords and strength apart: the description takes the fields that are too many."""
-    source, target, *rest = fields
-    wanted = len(layout.relationship)
-    last = text[rest[-1][0] : rest[-1][1]]
-    strength, keywords = DEFAULT_STRENGTH, ""
-    if layout.relationship[-1] == "strength":
-        # In its place a strength may be any short word; elsewhere it has to look like one.
-        if is_strength(last) or (len(fields) == wanted and len(last) <= 40 and len(last.split()) <= 6):
-            strength = read_strength(last)
-            del rest[-1]
-        else:
-            reading.repairs["strength missing"] += 1
-    elif is_strength(last) and not is_level(last) and (len(fields) > wanted or "keywords" in layout.relationship):
-        del rest[-1]
-        reading.repairs["number dropped"] += 1
-    if not rest:
-        return reject(reading, "too few fields")
-    if "keywords" in layout.relationship:
-        if len(rest) > 1:
-            begin, end = rest.pop(0 if layout.relationship[2] == "keywords" else -1)
-            keywords = text[begin:end]
-        else:
-            reading.repairs["keywords missing"] += 1
-    if len(rest) > 1:
-        reading.repairs["delimiter in description"] += 1
-    description = read_description(text[rest[0][0] : rest[-1][1]], reading)
-    names = (text[begin:end] for begin, end in (source, target))
-    add_relationship(reading, *names, description, read_keywords(keywords), strength)
+    return any(
+        tag.startswith(found["word"].lower()) for tag in ("entity", "relationship", "content_keywords", "实体", "关系")
+    )
 
 
 def _num_untagged(text: str, left_over: list[Delimiter], layout: Layout) -> int:

@@ -29,7 +29,7 @@ _KEYWORDS = frozenset(['"content_keywords"', "content_keywords"])
 
 
 def read_exact(text: str, layout: Layout) -> Reading | None:
-    """The reply's reading if the fast path can vouch for it, else None. ``complete`` is true if the mark ends the reply."""
+    """The reply's reading if the fast path can vouch for it, else None. It is complete if the mark ends the reply."""
     text = text.strip()
     marked = text.endswith(layout.completion)
     if marked:
@@ -38,13 +38,13 @@ def read_exact(text: str, layout: Layout) -> Reading | None:
     if pieces is None:
         return None
     reading = Reading(complete=marked)
-    num_fields = len(layout.relationship) + 1
+    places, num_fields = _places(layout), len(layout.relationship) + 1
     for fields in pieces:
         tag = fields[0]
         if tag in _ENTITY and len(fields) == 4:
             add_entity(reading, fields[1], fields[2], _shown(fields[3], reading))
         elif tag in _RELATIONSHIP and len(fields) == num_fields:
-            if not _add_relationship(reading, fields, layout):
+            if not _add_relationship(reading, fields, places):
                 return None
         elif tag in _KEYWORDS and len(fields) == 2:
             add_keywords(reading, read_keywords(fields[1]))
@@ -98,28 +98,37 @@ def _skeleton(text: str, plain: bytes) -> bytes | None:
 
 def _shown(description: str, reading: Reading) -> str:
     """The description cleaned, which the usual one is already: the skeleton has shown that it holds nothing hidden."""
-    if description[:1].isalnum() and (description[-1] == "." or description[-1].isalnum()):
-        if len(description) > 64 or not is_placeholder(description):
-            return description
+    clean_ends = description[:1].isalnum() and (description[-1] == "." or description[-1].isalnum())
+    if clean_ends and (len(description) > 64 or not is_placeholder(description)):
+        return description
     return read_description(description, reading)
 
 
-def _add_relationship(reading: Reading, fields: list[str], layout: Layout) -> bool:
+@lru_cache(maxsize=64)
+def _places(layout: Layout) -> tuple[int, int, int]:
+    """Where description, keywords and strength are among a relationship's fields; 0 for none."""
+    order = ("tag", *layout.relationship)
+    description, keywords, strength = (
+        order.index(name) if name in order else 0 for name in ("description", "keywords", "strength")
+    )
+    return description, keywords, strength
+
+
+def _add_relationship(reading: Reading, fields: list[str], places: tuple[int, int, int]) -> bool:
     """False where the fields' looks leave a doubt which of them is which."""
-    order = layout.relationship
-    description, keywords, strength = "", "", DEFAULT_STRENGTH
-    for name, value in zip(order[2:], fields[3:], strict=True):
-        if name == "description":
-            description = _shown(value, reading)
-        elif name == "keywords":
-            keywords = value
-        elif value in _USUAL_STRENGTHS:
+    description_at, keywords_at, strength_at = places
+    strength = DEFAULT_STRENGTH
+    if strength_at:
+        value = fields[strength_at]
+        if value in _USUAL_STRENGTHS:
             strength = _USUAL_STRENGTHS[value]
         elif is_strength(value):
             strength = read_strength(value)
         else:
             return False
-    if order[-1] != "strength" and is_strength(fields[-1]):
+    elif is_strength(fields[-1]):
         return False
-    add_relationship(reading, fields[1], fields[2], description, read_keywords(keywords) if keywords else [], strength)
+    keywords = read_keywords(fields[keywords_at]) if keywords_at else []
+    description = _shown(fields[description_at], reading)
+    add_relationship(reading, fields[1], fields[2], description, keywords, strength)
     return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphmill.engine.read_object import FoundObject, find_objects
+from graphmill.engine.mend_json import FoundObject
+from graphmill.engine.read_object import find_objects
 from graphmill.engine.records import (
     Reading,
     add_entity,
@@ -83,7 +84,9 @@ def _members(graph: Mapping[str, Any], names: Iterable[str]) -> Iterable[Any]:
                 yield value
             else:  # An object by name.
                 for key, member in value.items():
-                    yield {"name": key, **member} if isinstance(member, Mapping) else {"name": key, "description": member}
+                    yield (
+                        {"name": key, **member} if isinstance(member, Mapping) else {"name": key, "description": member}
+                    )
 
 
 def _looks_like_record(value: Mapping[str, Any]) -> bool:
@@ -97,7 +100,8 @@ def _is_relationship(value: Mapping[str, Any]) -> bool:
 
 def _read_member(member: Any, reading: Reading, is_relationship: bool) -> None:
     if not isinstance(member, Mapping):
-        return reject(reading, "not an object")
+        reject(reading, "not an object")
+        return
     description = read_description(_text(_first(member, _DESCRIPTION)), reading)
     ends = _is_relationship(member)
     named = any(name in member for name in _NAME)

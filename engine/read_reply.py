@@ -32,7 +32,9 @@ def _read_tolerantly(text: str, layout: Layout, finish_reason: str | None) -> Re
         if not reading.records and not reading.rejected and "{" not in answer:
             reading = _other(reading, read_delimited(answer, layout, finish_reason))
     else:
-        reading = (read_exact(answer, layout) if answer != text else None) or read_delimited(answer, layout, finish_reason)
+        reading = (read_exact(answer, layout) if answer != text else None) or read_delimited(
+            answer, layout, finish_reason
+        )
         if not reading.records and not reading.rejected and "{" in answer:
             reading = _other(reading, read_json(answer, finish_reason))
     if answer != text:

@@ -29,6 +29,11 @@ class Layout:
     types: frozenset[str] = frozenset()
     """The profile's entity types, lower-case: they help to tell a delimiter in a description from a wrong tag."""
 
+    def __post_init__(self) -> None:
+        for name in ("tuple_delimiter", "record_delimiter", "completion"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must not be empty")
+
 
 LAYOUTS = {
     layout.name: layout
@@ -201,5 +206,3 @@ def add_keywords(reading: Reading, keywords: list[str]) -> None:
     """Adds the keywords of the chunk, if there are any."""
     if keywords:
         reading.records.append(Record("keywords", "", "", "", "", keywords, 0.0))
-
-

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from graphmill.engine.context_rows import entity_lines, line_tokens, relationship_lines
-from graphmill.engine.converse import Conversation, converse
 from graphmill.engine.extractive_report import Extracts, extractive_report
-from graphmill.engine.models import Generator, Message, Request, Tokenizer
-from graphmill.engine.prompt_language import language_code, language_name, language_of_text
-from graphmill.engine.report_context import Context, Material, contexts
-from graphmill.engine.report_text import REPORT_SCHEMA, ReportText, read_report
+from graphmill.engine.models import Generator, Tokenizer
+from graphmill.engine.prompt_language import language_code, language_of_text
+from graphmill.engine.report_context import Material
 from graphmill.engine.rows import Lists, id_lists, rows_of
-from graphmill.engine.templates import fill, load_templates
+from graphmill.engine.write_reports import ReportConfig, ReportWriter, Written
+
+__all__ = ["REPORTS", "ReportConfig", "report"]
 
 REPORTS = pa.schema(
     [
@@ -41,57 +38,6 @@ REPORTS = pa.schema(
 ``source``: "model"; "repaired", a reply that was not quite the JSON asked for; "fallback", where the model gave
 nothing usable, rated 0; "extractive", made without asking the model.
 """
-
-CHAT_TOKENS = 64
-"""Set aside for what the model's chat template puts round a prompt."""
-HEADING_TOKENS = 32
-QUOTED = 400
-"""Characters of an unreadable reply that are shown to the model when it is asked again."""
-AGAIN_TOKENS = 512
-
-_KEYS = (
-    ("report", ("context", "language", "max_words")),
-    ("again", ()),
-    ("entities", ()),
-    ("relationships", ()),
-    ("parts", ()),
-)
-
-
-@dataclass(frozen=True)
-class ReportConfig:
-    """How long reports, and what they are written from, may be."""
-
-    report_tokens: int = 8000
-    """Most tokens of a community's context; less where the model's own context is smaller."""
-    max_tokens: int = 2000
-    """Most tokens of a report."""
-    temperature: float = 0.0
-    prompts: str = "report"
-    """Name of the packaged prompts, or path of a TOML file."""
-
-    def __post_init__(self) -> None:
-        for name, minimum in (("report_tokens", 1000), ("max_tokens", 100)):
-            if getattr(self, name) < minimum:
-                raise ValueError(f"report.{name} must be at least {minimum}, got {getattr(self, name)}")
-        if not 0 <= self.temperature <= 2:
-            raise ValueError(f"report.temperature must be in [0, 2], got {self.temperature}")
-
-
-@dataclass
-class _Written:
-    """Reports as they come, one place a community."""
-
-    texts: list[ReportText | None]
-    sources: list[str]
-    full_texts: list[str]
-    num_tokens: NDArray[np.int64]
-
-    def put(self, row: int, text: ReportText, source: str) -> None:
-        self.texts[row], self.sources[row], self.full_texts[row] = text, source, text.render()
-
-    def count(self, rows: NDArray[np.int64], tokenizer: Tokenizer) -> None:
-        self.num_tokens[rows] = tokenizer.count([self.full_texts[row] for row in rows])
 
 
 def report(
@@ -118,7 +64,7 @@ def report(
     languages = [language] * communities.num_rows if isinstance(language, str) else list(language)
     languages = [_known(wanted, extracts, row, generator is None) for row, wanted in enumerate(languages)]
     num = communities.num_rows
-    written = _Written([None] * num, [""] * num, [""] * num, np.zeros(num, dtype=np.int64))
+    written = Written([None] * num, [""] * num, [""] * num, np.zeros(num, dtype=np.int64))
     size = np.diff(material.members.offsets)
     without_model = np.arange(num) if generator is None else np.flatnonzero(size == 1)
     for row in without_model.tolist():
@@ -126,103 +72,12 @@ def report(
     written.count(without_model, tokenizer)
     advance(len(without_model))
     if generator is not None and len(without_model) < num:
-        writer = _Writer(material, extracts, languages, generator, tokenizer, config)
+        writer = ReportWriter(material, extracts, languages, generator, tokenizer, config)
         writer.prepare(entities, relationships)
         level = communities["level"].to_numpy()
         for depth in np.unique(level)[::-1]:
             writer.write_level(np.flatnonzero((level == depth) & (size > 1)), written, advance)
     return _table(communities, written)
-
-
-@dataclass
-class _Writer:
-    """Writes reports with the model, level by level."""
-
-    material: Material
-    extracts: Extracts
-    languages: list[str]
-    generator: Generator
-    tokenizer: Tokenizer
-    config: ReportConfig
-    entity_lines: pa.Array = field(init=False)
-    relationship_lines: pa.Array = field(init=False)
-    budget: int = field(init=False)
-
-    def prepare(self, entities: pa.Table, relationships: pa.Table) -> None:
-        """Renders the lines that contexts are made of, and works out how many tokens a context may have."""
-        self.entity_lines, self.relationship_lines = entity_lines(entities), relationship_lines(relationships)
-        if not (self.material.entity_tokens.all() and self.material.relationship_tokens.all()):
-            self.material = dataclasses.replace(
-                self.material,
-                entity_tokens=line_tokens(self.entity_lines, self.tokenizer).astype(np.int64),
-                relationship_tokens=line_tokens(self.relationship_lines, self.tokenizer).astype(np.int64),
-            )
-        prompts = {self.prompt(language, Context("", "", []), []) for language in set(self.languages)}
-        instructions = int(self.tokenizer.count(sorted(prompts)).max())
-        reserved = instructions + self.config.max_tokens + CHAT_TOKENS + HEADING_TOKENS + AGAIN_TOKENS
-        room = self.generator.context_tokens - reserved
-        if room < 500:
-            raise ValueError(
-                f"a report's instructions and reply take {reserved} tokens of the model's context of "
-                f"{self.generator.context_tokens}, which leaves {max(room, 0)} for its material where 500 are needed; "
-                f"lower report.max_tokens={self.config.max_tokens} or take a model with a longer context"
-            )
-        self.budget = min(self.config.report_tokens - HEADING_TOKENS, room)
-
-    def write_level(self, rows: NDArray[np.int64], written: _Written, advance: Callable[[int], object]) -> None:
-        for row, text in converse(self.conversations(rows, written), self.generator):
-            if text is None:
-                written.put(row, extractive_report(self.extracts, row, self.languages[row], failed=True), "fallback")
-            else:
-                written.put(row, text, "repaired" if text.is_repaired else "model")
-            advance(1)
-        written.count(rows, self.tokenizer)
-
-    def conversations(
-        self, rows: NDArray[np.int64], written: _Written
-    ) -> Iterator[Conversation[tuple[int, ReportText | None]]]:
-        # Two tokens a report for the blank line after it.
-        found = contexts(
-            self.material, rows, written.num_tokens + 2, self.budget, self.entity_lines, self.relationship_lines
-        )
-        for row, context in zip(rows.tolist(), found, strict=True):
-            parts = [written.full_texts[part] for part in context.parts]
-            is_empty = not (context.entities or parts)
-            yield self.conversation(row, "" if is_empty else self.prompt(self.languages[row], context, parts))
-
-    def conversation(self, row: int, prompt: str) -> Conversation[tuple[int, ReportText | None]]:
-        """Asks for a report, and once more where the reply can't be read; None where there is nothing to ask about."""
-        if not prompt:
-            return row, None
-        asked: list[Message] = [{"role": "user", "content": prompt}]
-        config = self.config
-        reply = yield Request(f"report/{row}", asked, config.max_tokens, config.temperature, REPORT_SCHEMA)
-        text = None if reply.error else read_report(reply.text)
-        if text is None and not reply.error:
-            again = load_templates(config.prompts, self.languages[row], _KEYS)["again"]
-            asked += [
-                {"role": "assistant", "content": reply.text[:QUOTED] or "{}"},
-                {"role": "user", "content": again},
-            ]
-            reply = yield Request(f"report/{row}", asked, config.max_tokens, config.temperature, REPORT_SCHEMA)
-            text = None if reply.error else read_report(reply.text)
-        return row, text
-
-    def prompt(self, language: str, context: Context, parts: Sequence[str]) -> str:
-        templates = load_templates(self.config.prompts, language, _KEYS)
-        sections = (
-            ("parts", "\n\n".join(parts)),
-            ("entities", context.entities),
-            ("relationships", context.relationships),
-        )
-        material = "\n\n".join(f"{templates[heading]}\n{text}" for heading, text in sections if text)
-        words_per_token = 0.8 if templates["language"] == "zh" else 0.6
-        values = {
-            "context": material,
-            "language": language_name(language, templates["language"]),
-            "max_words": str(round(self.config.max_tokens * words_per_token)),
-        }
-        return fill(templates["report"], values)
 
 
 def _material(communities: pa.Table, entities: pa.Table, relationships: pa.Table) -> Material:
@@ -265,7 +120,7 @@ def _known(language: str, extracts: Extracts, row: int, only_chinese: bool) -> s
     return "" if only_chinese and text.isascii() else language_of_text(text)
 
 
-def _table(communities: pa.Table, written: _Written) -> pa.Table:
+def _table(communities: pa.Table, written: Written) -> pa.Table:
     texts = [text for text in written.texts if text is not None]
     if len(texts) != communities.num_rows:
         raise RuntimeError(f"{communities.num_rows} communities got {len(texts)} reports")

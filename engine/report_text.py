@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from graphmill.engine.names import without_invisible
 from graphmill.engine.read_object import read_json_object
 
 MAX_FINDINGS = 10
@@ -72,7 +73,7 @@ def read_report(reply: str) -> ReportText | None:
     Ratings such as "8.5/10" are read as numbers and held within 0 to 10, and findings given as plain text are taken
     as their summaries.
     """
-    values = read_json_object(reply)
+    values = read_json_object(reply, ("title", "summary", "findings"))
     if values is None:
         return None
     title, summary = _text(values.get("title")), _text(values.get("summary"))
@@ -114,7 +115,8 @@ def _rating(value: Any) -> float:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return without_invisible(text).strip()
 
 
 def _line(value: Any) -> str:

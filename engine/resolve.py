@@ -177,9 +177,7 @@ def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Ar
             "combined_degree": pa.array((degrees[source] + degrees[target]).astype(np.int32)),
         }
     )
-    return Graph(
-        entities.take(pc.sort_indices(entity_ids)), relationships.take(pc.sort_indices(relationship_ids))
-    )
+    return Graph(entities.take(pc.sort_indices(entity_ids)), relationships.take(pc.sort_indices(relationship_ids)))
 
 
 def _chunk_ids(chunks: Any, chunk_ids: pa.Array) -> pa.ChunkedArray:
@@ -192,7 +190,11 @@ def _chunk_ids(chunks: Any, chunk_ids: pa.Array) -> pa.ChunkedArray:
     return pa.chunked_array(parts, pa.list_(pa.string()))
 
 
-def described(table: pa.Table, descriptions: list[str], num_tokens: Any, schema: pa.Schema) -> pa.Table:
-    """A table of a Graph with the description that is shown for each row, and the tokens of its line."""
-    whole = table.append_column("description", pa.array(descriptions, pa.string()))
-    return whole.append_column("num_tokens", pa.array(num_tokens, pa.int32())).select(schema.names).cast(schema)
+def described(table: pa.Table, descriptions: list[str]) -> pa.Table:
+    """A table of a Graph with the description that is shown for each row."""
+    return table.append_column("description", pa.array(descriptions, pa.string()))
+
+
+def counted(table: pa.Table, num_tokens: Any, schema: pa.Schema) -> pa.Table:
+    """A described table with the tokens of each row's line, as ENTITIES or RELATIONSHIPS."""
+    return table.append_column("num_tokens", pa.array(num_tokens, pa.int32())).select(schema.names).cast(schema)

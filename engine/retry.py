@@ -21,7 +21,8 @@ def is_retried(status: int) -> bool:
 def back_off_s(attempt: int, draw: float, first_s: float = 1.0) -> float:
     """Seconds before the next try after failed try number ``attempt`` (from 0); ``draw`` is uniform in [0, 1).
 
-    At most first_s, doubled with each try. Half of it is random: the many requests that a busy server turned away together don't come back together.
+    At most first_s, doubled with each try. Half of it is random: the many requests that a busy server turned away
+    together don't come back together.
     """
     return min(MAX_BACK_OFF_S, first_s * 2 ** min(attempt, 16)) * (0.5 + draw / 2)
 

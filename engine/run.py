@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from graphmill.engine.config import Config
-from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.extract_phrases import PHRASES
+from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.order import sort_chunks
 from graphmill.engine.profiles import Profile, load_profile
 from graphmill.engine.progress import Progress
+from graphmill.engine.prompt_language import language_of_sources
 from graphmill.engine.run_folder import RunFolder
 from graphmill.kernels.backend import Backend
 
@@ -71,18 +72,26 @@ class Run:
         generator, settings = self.generator, self.config.extract
         if generator is None:
             return ["phrases", PHRASES]
-        profile = load_profile(settings.profile, "" if settings.language == "auto" else settings.language)
-        shaping = (settings.entity_types, settings.max_gleanings, settings.max_tokens, settings.temperature)
+        profile = self.profiles(["en"])["en"]
+        shaping = (settings.max_gleanings, settings.max_tokens, settings.temperature)
         return ["model", generator.model, profile.content_hash, settings.language, *shaping]
 
     def profiles(self, languages: Iterable[str]) -> dict[str, Profile]:
         """The extraction profile for each language: its own, or the one that is set for all."""
         settings = self.config.extract
-        chosen = settings.language
         return {
-            language: load_profile(settings.profile, language if chosen == "auto" else chosen)
+            language: load_profile(
+                settings.profile,
+                language if settings.language == "auto" else settings.language,
+                entity_types=settings.entity_types,
+            )
             for language in set(languages)
         }
+
+    def languages(self, chunk_ids: Any, chunks: pa.Table) -> list[str]:
+        """Language in which each row, an entity or community with these chunks, is to be described."""
+        chosen = self.config.extract.language
+        return language_of_sources(chunk_ids, chunks) if chosen == "auto" else [chosen] * len(chunk_ids)
 
     def chunks(self, *columns: str) -> pa.Table:
         """Chunks in the order of their documents, with their ids and places and the columns named."""

@@ -79,7 +79,9 @@ class RunFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise IndexFolderError(f"another process is writing to the index {root}; wait for it or stop it") from error
+                raise IndexFolderError(
+                    f"another process is writing to the index {root}; wait for it or stop it"
+                ) from error
             if (root / MANIFEST).exists():
                 tables, facts = _read_manifest(root)
             elif any(p.name != ".lock" for p in root.iterdir()):
@@ -223,8 +225,8 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
             part.unlink(missing_ok=True)
         if error.errno == errno.ENOSPC:
             raise IndexFolderError(
-                f"the disk is full: {path} needs {len(content):,} bytes; free some space and run the same command again, "
-                "it goes on from here"
+                f"the disk is full: {path} needs {len(content):,} bytes; free some space; the same command then "
+                "goes on from here"
             ) from error
         raise IndexFolderError(f"can't write {path}: {error.strerror}") from error
 

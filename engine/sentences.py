@@ -45,25 +45,32 @@ def sentence_key(sentence: str) -> str:
 
 def join_sentences(sentences: Iterable[str]) -> str:
     """Running text; a stop is put after what has none, and a space where the script uses it."""
-    text = ""
+    pieces: list[str] = []
+    last = ""
     for sentence in sentences:
-        if text:
-            if not _ENDED.search(text):
-                text += "。" if _WIDE.match(text[-1]) else "."
-            if not _WIDE.match(text[-1]):
-                text += " "
-        text += sentence
-    return text
+        if last:
+            stop = "" if _ENDED.search(last[-4:]) else "。" if _WIDE.match(last[-1]) else "."
+            pieces.append(stop if _WIDE.match((last + stop)[-1]) else stop + " ")
+        pieces.append(sentence)
+        last = sentence
+    return "".join(pieces)
 
 
-def join_distinct(texts: Sequence[str]) -> str:
-    """The texts as one, each sentence once, in order. A single text stays as it is."""
+def join_distinct(texts: Sequence[str], max_chars: int | None = None) -> str:
+    """The texts as one, each sentence once, in order; texts that begin beyond ``max_chars`` are left out.
+
+    A single text stays as it is.
+    """
     if len(texts) == 1:
         return texts[0].strip()
     distinct: dict[str, str] = {}
+    num_chars = 0
     for text in texts:
+        if max_chars is not None and num_chars > max_chars:
+            break
         for sentence in split_sentences(text):
-            distinct.setdefault(sentence_key(sentence), sentence)
+            if distinct.setdefault(sentence_key(sentence), sentence) is sentence:
+                num_chars += len(sentence)
     return join_sentences(distinct.values())
 
 
@@ -88,7 +95,7 @@ def _cut(text: str, ends: list[int], max_tokens: int, tokenizer: Tokenizer) -> s
         room = text[: ends[-1]]
         stops = [end for end in sentence_ends(text[: ends[-1] + 1]) if end <= ends[-1]]
         if stops and text[: stops[-1]].strip():
-            cut = text[: stops[-1]].rstrip()
+            cut = text[: stops[-1]].strip()
         else:
             splits_word = text[len(room) : len(room) + 1].strip() and not _WIDE.match(room[-1:])
             cut = (room.rsplit(None, 1)[0] if splits_word else room).rstrip() + "…"

@@ -10,13 +10,12 @@ import ipaddress
 import json
 import os
 import random
-import threading
-import weakref
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from graphmill.engine.background import Background
 from graphmill.engine.retry import back_off_s, error_text, is_retried, retry_after_s, shorten
 
 if TYPE_CHECKING:
@@ -77,82 +76,63 @@ class Server:
         self._user = user if any(user) else None
         self._is_local = _is_loopback(parts.hostname)
         self._slots = asyncio.Semaphore(max_in_flight)
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._background = Background(f"the client of {self.url}")
         self._client: httpx.AsyncClient | None = None
-        self._shut: weakref.finalize[..., Server] | None = None
-        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"Server({self.url!r})"
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Runs a coroutine that awaits ``request`` in the background."""
-        with self._lock:
-            if self._is_closed:
-                work.close()
-                raise RuntimeError(f"the client of {self.url} is closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._client = _client(self._is_local, self.url.startswith("https:"))
-                thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name="graphmill-server")
-                thread.start()
-                # Also runs when the interpreter exits, before it takes the thread away in the middle of something.
-                self._shut = weakref.finalize(self, _shut, self._loop, self._client, thread)
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._background.start(work)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine that awaits ``request``, and waits for it; an interrupt cancels it."""
-        future = self.start(work)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+        """Runs a coroutine that awaits ``request``, and waits for its result."""
+        return self._background.run(work)
 
     def close(self) -> None:
         """Cancels what is in flight. Doing it twice is fine."""
-        with self._lock:
-            self._is_closed = True
-            if self._shut is not None:
-                self._shut()
+        self._background.close()
 
-    async def request(self, method: str, url: str, body: Any = None, max_retries: int | None = None) -> Any:
+    async def request(
+        self, method: str, url: str, body: Any = None, *, max_retries: int | None = None, timeout_s: float | None = None
+    ) -> Any:
         """The JSON that the server answers with; raises RequestFailed when all tries have failed."""
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        retries = self.max_retries if max_retries is None else max_retries
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
         async with self._slots:
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + self.timeout_s
-            content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-            retries = self.max_retries if max_retries is None else max_retries
+            now = asyncio.get_running_loop().time
+            deadline = now() + timeout_s
             for attempt in range(retries + 1):
-                asked: float | None = None
                 try:
                     async with asyncio.timeout_at(deadline):
                         response = await self._send(method, url, content)
-                    if response.is_success:
-                        return _json(response)
-                    asked = retry_after_s(response.headers.get("retry-after"))
-                    failure = RequestFailed(
-                        self._redact(f"HTTP {response.status_code} from {url}: {error_text(response.text)}"),
-                        status=response.status_code,
-                    )
-                    if not is_retried(response.status_code):
-                        raise failure
                 except TimeoutError:
-                    raise RequestFailed(f"no answer from {url} within timeout_s={self.timeout_s:g}") from None
+                    raise RequestFailed(f"no answer from {url} within timeout_s={timeout_s:g}") from None
                 except _transport_errors() as error:
                     reason, unreachable = _reason(error)
-                    failure = RequestFailed(self._redact(f"no answer from {url}: {reason}"), unreachable)
-                wait = (asked or 0.0) + back_off_s(attempt, random.random(), self.first_wait_s)
-                if attempt == retries or loop.time() + wait >= deadline:
+                    failure, asked_s = RequestFailed(self.redact(f"no answer from {url}: {reason}"), unreachable), 0.0
+                else:
+                    if response.is_success:
+                        return _json(response)
+                    said = self.redact(f"HTTP {response.status_code} from {url}: {error_text(response.text)}")
+                    failure = RequestFailed(said, status=response.status_code)
+                    asked_s = retry_after_s(response.headers.get("retry-after")) or 0.0
+                wait_s = asked_s + back_off_s(attempt, random.random(), self.first_wait_s)
+                is_final = failure.status is not None and not is_retried(failure.status)
+                if is_final or attempt == retries or now() + wait_s >= deadline:
                     tries = f" ({attempt + 1} tries)" if attempt else ""
                     raise RequestFailed(f"{failure}{tries}", failure.unreachable, failure.status)
-                await asyncio.sleep(wait)
+                await asyncio.sleep(wait_s)
         raise AssertionError("unreachable: the last try returns or raises")
 
     async def _send(self, method: str, url: str, content: bytes | None) -> httpx.Response:
         import httpx
 
-        assert self._client is not None
+        if self._client is None:
+            self._client = _client(self._is_local, self.url.startswith("https:"))
+            self._background.closers.append(self._client.aclose)
         headers = {"content-type": "application/json"}
         key = self._key()
         if key:
@@ -163,7 +143,8 @@ class Server:
     def _key(self) -> str:
         return (os.environ.get(self.api_key_env) or os.environ.get(FALLBACK_KEY_ENV) or "").strip()
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """The text without the key and the user, which some servers repeat in what they say."""
         for secret in (self._key(), *(self._user or ())):
             if len(secret) > 3:
                 text = text.replace(secret, "***")
@@ -183,27 +164,6 @@ def _client(is_local: bool, is_https: bool) -> httpx.AsyncClient:
     )
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.close()
-
-
-def _shut(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, thread: threading.Thread) -> None:
-    async def stop() -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await client.aclose()
-        loop.stop()
-
-    if thread.is_alive() and not loop.is_closed():
-        asyncio.run_coroutine_threadsafe(stop(), loop)
-        if threading.current_thread() is not thread:
-            thread.join(timeout=5.0)
-
-
 def _transport_errors() -> tuple[type[Exception], ...]:
     import httpx
 
@@ -219,8 +179,9 @@ def _reason(error: Exception) -> tuple[str, bool]:
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
-        if isinstance(cause, OSError) and cause.strerror:
-            said = cause.strerror
+        if isinstance(cause, OSError) and cause.errno:
+            # asyncio puts its own words in place of the system's; those of a failed look-up have negative numbers
+            said = os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
         cause = cause.__cause__ or cause.__context__
     return shorten(said), isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
 
@@ -231,7 +192,9 @@ def _json(response: httpx.Response) -> Any:
     except ValueError:
         kind = response.headers.get("content-type", "no type").partition(";")[0]
         said = error_text(response.text) or "an empty body"
-        raise RequestFailed(f"{response.url} answered with {kind}, not JSON: {said}", status=response.status_code) from None
+        raise RequestFailed(
+            f"{response.url} answered with {kind}, not JSON: {said}", status=response.status_code
+        ) from None
 
 
 def _is_loopback(host: str) -> bool:

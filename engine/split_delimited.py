@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from graphmill.engine.records import Layout
-
-_LESS, _GREATER, _BAR = "[<＜]", "[>＞]", "[|｜¦]"
-_FULL = rf"\\?{_LESS}[ \\]{{0,2}}[|｜¦#＃][|｜¦#＃\\ ]{{0,6}}{_GREATER}"
-_HALF = rf"[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}{_GREATER}|{_LESS}[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}"
-SPECIAL_TOKEN = r"<\|(?:im_start|im_end|im_sep|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|end_header_id|eot_id|eom_id|end|user|assistant|system)\|>"
-EXACT, FULL, HALF = 0, 1, 2
-_RANKS = {"exact": EXACT, "full": FULL, "half": HALF}
+from graphmill.engine.scan_delimiters import EXACT, FULL, Delimiter
 
 _TAG = re.compile(
     r"""(?P<open>[(（\[［【{｛<＜〈《])?[\s*_`"'“”„‘’«「『\\]*
@@ -29,12 +23,13 @@ _TAG = re.compile(
         (?:[ _]?\d{1,3})?[*_`"'“”‘’»」』\\:：]*(?P<space>\s*)\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
-_TAG_WINDOW = 80
+_TAG_WINDOW = 48
 # Most fields are no tags: a look at how they end is much cheaper than the expression.
-_TAG_ENDS = tuple(
-    "entity entities relation relations relationship relationships keyword keywords key_words 实体 實體 エンティティ 개체 "
-    "关系 關係 関係 관계 关键词 關鍵詞 キーワード".split()
-) + ("key words", "key word")
+_TAG_ENDS = (
+    *("entity", "entities", "relation", "relations", "relationship", "relationships"),
+    *("keyword", "keywords", "key word", "key words", "key_words"),
+    *("实体", "實體", "エンティティ", "개체", "关系", "關係", "関係", "관계", "关键词", "關鍵詞", "キーワード"),
+)
 _MARKUP = "\"'“”‘’*_` \t\n"
 _TAG_TAIL = "*_`\"'“”‘’»」』\\:： \t\n0123456789"
 _BULLET = re.compile(r"""[\s>*#+\-–—·●○▪•|`]*(?:\(?\d{1,4}[.)、:：]|[a-zA-Z][.)])?[\s*_`"'“|]*""")
@@ -47,20 +42,11 @@ _CLOSERS = ")）]］】}｝>＞〉》"
 
 
 @dataclass(slots=True)
-class Delimiter:
-    start: int
-    end: int
-    rank: int
-    """EXACT as set, FULL for its family (`<|#|>`), HALF for what may also be text (`|>`)."""
-
-
-@dataclass(slots=True)
 class Piece:
     """One record: its kind and the places of its fields in the text."""
 
     kind: str
     fields: list[tuple[int, int]]
-    start: int
     end: int
     bracketed: bool
     """It opens with a bracket."""
@@ -79,54 +65,6 @@ class _Anchor:
     start: int
     kind: str
     bracket: str
-
-
-@lru_cache(maxsize=64)
-def _scanner(layout: Layout) -> re.Pattern[str]:
-    """Finds completion marks, special tokens and delimiters, in one pass; the group's name says which."""
-    mark = re.escape(layout.completion)
-    word = completion_word(layout)
-    if word:
-        around = r"[|｜#\\ <>]{0,6}"
-        mark += rf"|(?i:(?:{_LESS}{around}|[|｜])(?:{word}d?|完成|结束|終了)(?:{around}{_GREATER}|[|｜]))"
-    exact = re.escape(layout.tuple_delimiter)
-    # One look at the first character settles most positions.
-    first = "".join(sorted({*"<＜|｜¦#＃\\\\", re.escape(layout.completion[:1]), re.escape(layout.tuple_delimiter[:1])}))
-    return re.compile(
-        rf"(?=[{first}])(?:(?P<mark>{mark})|(?P<special>{SPECIAL_TOKEN})|(?P<exact>{exact})|(?P<full>{_FULL})|(?P<half>{_HALF}))"
-    )
-
-
-def completion_word(layout: Layout) -> str:
-    """COMPLETE of <|COMPLETE|>; "" where the mark holds no word."""
-    word = layout.completion.strip(" <>|#*[](){}\\")
-    return word if word.isalpha() else ""
-
-
-# What a model falls back on that knows no delimiter at all: `<>`, quoted fields with commas, the cells of a table.
-FALLBACKS = tuple(re.compile(f"(?P<exact>{text})") for text in ("<>", '["”][ ]{0,3}[,，][ ]{0,3}["“]?', "[|｜]"))
-
-
-def scan(text: str, layout: Layout, fallback: re.Pattern[str] | None = None) -> tuple[list[Delimiter], list[tuple[int, int]]]:
-    """The delimiters of the text, and the places of its completion marks."""
-    delimiters: list[Delimiter] = []
-    marks: list[tuple[int, int]] = []
-    for found in (fallback or _scanner(layout)).finditer(text):
-        rank = _RANKS.get(found.lastgroup or "")
-        if rank is not None:
-            delimiters.append(Delimiter(found.start(), found.end(), rank))
-        elif found.lastgroup == "mark" and not _is_mentioned(text, *found.span(), layout):
-            marks.append(found.span())
-    return delimiters, marks
-
-
-def _is_mentioned(text: str, start: int, end: int, layout: Layout) -> bool:
-    """True if a description speaks of the mark: the bracket that closes its record follows on the same line."""
-    before = text[max(0, start - 40) : start].rstrip(" \t*_`\"'")
-    if not before or before[-1] in _CLOSERS + "\n" or before.endswith(layout.record_delimiter):
-        return False
-    after = text[end : end + 400].partition("\n")[0]
-    return any(closer in after for closer in ")）")
 
 
 def num_fields(kind: str, layout: Layout) -> int:
@@ -159,14 +97,20 @@ def _find_anchors(text: str, delimiters: list[Delimiter], begin: int, layout: La
         if tag:
             kind = next(kind for kind in ("entity", "relationship", "keywords") if tag[kind])
             full = previous is None or at - previous.at >= num_fields(previous.kind, layout)
-            if tag["open"] or _begins_record(text, begin, begin == section, tag.start(kind), layout) or (full and _is_bare_tag(text, tag, kind)):
-                previous = _Anchor(at, tag.start(), kind, tag["open"] or "")
+            if (
+                tag["open"]
+                or _begins_record(text, begin, begin == section, tag.start(kind), layout)
+                or (full and _is_bare_tag(text, tag, kind))
+            ):
+                # What closes the field before, a star or a quote, may look like the beginning of this record's line.
+                start = tag.start() if tag["open"] else max(tag.start(), text.rfind("\n", begin, tag.start(kind)) + 1)
+                previous = _Anchor(at, start, kind, tag["open"] or "")
                 yield previous
         begin = delimiter.end
 
 
 def _is_bare_tag(text: str, tag: re.Match[str], kind: str) -> bool:
-    """True if a tag in the middle of a line, where the record before it has all of its fields, is no word of a sentence."""
+    """True if a tag in mid-line, after a record that has all of its fields, is no word of a sentence."""
     before = text[tag.start(kind) - 1] if tag.start(kind) else ""
     return not tag["space"] and not (before.isalpha() and before.isascii())
 
@@ -212,7 +156,7 @@ def _cut_piece(text: str, anchor: _Anchor, mine: list[Delimiter], limit: int, la
             fields[-1] = (fields[-1][0], max(trimmed, fields[-1][0]))
             closed = ended = True
     num_variants = sum(delimiter.rank != EXACT for delimiter in mine[: len(fields)])
-    return Piece(anchor.kind, fields, anchor.start, end, bool(anchor.bracket), closed, ended, num_variants)
+    return Piece(anchor.kind, fields, end, bool(anchor.bracket), closed, ended, num_variants)
 
 
 class _Brackets:
@@ -235,7 +179,11 @@ class _Brackets:
 def _boundary(record_delimiter: str, last: bool) -> re.Pattern[str]:
     """What has to follow a closing bracket for it to end a record: the line's end, a separator or the next record."""
     # The counts are bounded: a long run of brackets is looked at from each of its members.
-    ends = [r"[ \t]{0,80}\n", r"[ \t]{0,80}" + (re.escape(record_delimiter.strip()) or r"\n"), *([r"\s*\Z"] if last else [])]
+    ends = [
+        r"[ \t]{0,80}\n",
+        r"[ \t]{0,80}" + (re.escape(record_delimiter.strip()) or r"\n"),
+        *([r"\s*\Z"] if last else []),
+    ]
     return re.compile(rf"""[ \t*_`"'”’)）\]]{{0,4}}[,;，；。.]?(?:{"|".join(ends)})""")
 
 
@@ -278,8 +226,9 @@ def _find_last_end(text: str, begin: int, end: int, brackets: _Brackets, layout:
 def _without_closer(text: str, begin: int, end: int) -> int:
     """End of the text without a closing bracket that nothing in it opens."""
     field = text[begin:end].rstrip(" \t\n*`")
-    for pattern in set(_BRACKETS.values()):
-        if field and pattern.match(field, len(field) - 1) and field[-1] in _CLOSERS:
+    # Not the angle ones: a text may well end in an arrow.
+    for pattern in (_BRACKETS["("], _BRACKETS["["], _BRACKETS["{"]):
+        if field and field[-1] in _CLOSERS and pattern.match(field, len(field) - 1):
             brackets = pattern.findall(field)
             if 2 * sum(bracket in _CLOSERS for bracket in brackets) > len(brackets):
                 return begin + len(field) - 1

@@ -11,13 +11,40 @@ DEFAULT_STRENGTH = 1.0
 _NUMBER = re.compile(r"(?:(?<!\w)[-−–])?(?:\d{1,400}(?:\.\d{1,400})?|(?<!\w)\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
 _LABEL = re.compile(r"[^\W\d][^:=]{0,40}[:=]")
 _LEVELS = frozenset(
-    "high medium low strong weak moderate none unknown n/a minor major critical very_high very_low very_strong "
-    "高 中 低 强 弱 很高 很强 较高 较强 中等".split()
+    [
+        "high",
+        "medium",
+        "low",
+        "strong",
+        "weak",
+        "moderate",
+        "none",
+        "unknown",
+        "n/a",
+        "minor",
+        "major",
+        "critical",
+        "very_high",
+        "very_low",
+        "very_strong",
+        "高",
+        "中",
+        "低",
+        "强",
+        "弱",
+        "很高",
+        "很强",
+        "较高",
+        "较强",
+        "中等",
+    ]
 )
 # "9", "8/10", "Strength: 7", "10 (very strong)", "9)", "7 out of 10", "80%": a strength and nothing more.
 _ONLY_STRENGTH = re.compile(
-    r"[\s\"'“”*`(\[]{0,4}(?:[^\W\d]{1,16}(?: [^\W\d]{1,16}){0,2} ?[:=] ?)?[-+~≈]?\d{1,9}(?:\.\d{1,9})?(?:[eE][-+]?\d{1,3})?"
-    r"(?: ?(?:/|out of|of) ?\d{1,4})?[%+]?(?: ?\([^()]{0,40}\))?[\s\"'“”*`)\].,;]{0,6}"
+    r"""[\s"'“”*`(\[]{0,4}(?:[^\W\d]{1,16}(?:\ [^\W\d]{1,16}){0,2}\ ?[:=]\ ?)?  # A label.
+    [-+~≈]?\d{1,9}(?:\.\d{1,9})?(?:[eE][-+]?\d{1,3})?
+    (?:\ ?(?:/|out\ of|of)\ ?\d{1,4})?[%+]?(?:\ ?\([^()]{0,40}\))?[\s"'“”*`)\].,;]{0,6}""",
+    re.VERBOSE,
 )
 
 

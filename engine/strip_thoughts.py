@@ -6,7 +6,8 @@ import re
 
 _WORDS = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad)"
 _TAG = re.compile(
-    rf"<[ ]{{0,2}}(?P<close>/?)[ ]{{0,2}}(?:\w{{1,12}}:)?{_WORDS}[ ]{{0,2}}>|◁(?P<close2>/?){_WORDS}▷|\[(?P<close3>/?)THINK\]",
+    rf"<[ ]{{0,2}}(?P<close>/?)[ ]{{0,2}}(?:\w{{1,12}}:)?{_WORDS}[ ]{{0,2}}>"
+    rf"|◁(?P<close2>/?){_WORDS}▷|\[(?P<close3>/?)THINK\]",
     re.IGNORECASE,
 )
 _FINAL_CHANNEL = "<|channel|>final<|message|>"
@@ -56,4 +57,4 @@ def _is_inline(text: str, start: int, end: int, in_record: str) -> bool:
 def _line_goes_on(text: str, start: int) -> bool:
     """True if more of a sentence or record follows on the line, as it does after a tag that is only mentioned."""
     rest = text[start : start + _WINDOW].partition("\n")[0].strip()
-    return bool(rest) and rest[0] not in "(（[{\"“`*"
+    return bool(rest) and rest[0] not in '(（[{"“`*'

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphmill.engine.converse import Conversation, converse
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
+from graphmill.engine.names import without_invisible
 from graphmill.engine.prompt_language import language_name, language_of_text
 from graphmill.engine.sentences import cut_to_tokens, join_distinct, split_to_tokens
 from graphmill.engine.strip_thoughts import strip_thoughts
@@ -20,6 +21,8 @@ CHAT_TOKENS = 64
 """Set aside for what the model's chat template puts round a prompt."""
 MIN_NOTE_TOKENS = 64
 MAX_NAME = 200
+MAX_TOKEN_CHARS = 40
+"""More than the tokens of any text have on average."""
 
 Place: TypeAlias = tuple[int, int]
 """Number of a thing and of one of its groups."""
@@ -96,11 +99,12 @@ def summarise(
     language  of the descriptions, one for all or one a thing: a code or name, or "auto", which tells Chinese by its
               script and else asks for the language of the notes
     """
-    joined = [join_distinct(descriptions) if descriptions else "" for _, descriptions in things]
+    most = MAX_TOKEN_CHARS * config.max_tokens
+    joined = [join_distinct(descriptions, most) if descriptions else "" for _, descriptions in things]
     short = cut_to_tokens(joined, config.max_tokens, tokenizer)
-    if generator is None:
-        return Summaries(short)
     result = Summaries(short)
+    if generator is None:
+        return result
     open_things = []
     for row, (name, descriptions) in enumerate(things):
         if len(descriptions) > config.max_fragments or short[row] != joined[row]:
@@ -146,18 +150,23 @@ def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer,
         bins = pack_bins(tokens, thing.room)
         thing.groups = [rows.tolist() for rows in np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)]
     replies = dict(converse(_questions(things, config), generator))
-    texts = {at: "" if reply.error else strip_thoughts(reply.text)[0].strip() for at, reply in replies.items()}
+    texts = {at: _text(reply) for at, reply in replies.items()}
     for number, thing in enumerate(things):
         limit = config.max_tokens if len(thing.groups) == 1 else _note_limit(thing, config)
         made = []
         for group, rows in enumerate(thing.groups):
             text = texts.get((number, group))
             thing.failed |= text == ""
-            made.append(text or join_distinct([thing.notes[row] for row in rows]))
+            most = MAX_TOKEN_CHARS * config.max_tokens
+            made.append(text or join_distinct([thing.notes[row] for row in rows], most))
         cut = cut_to_tokens(made, limit, tokenizer)
         # A group that wasn't asked about is a single note, which stays whole.
         thing.notes = [c if (number, group) in texts else made[group] for group, c in enumerate(cut)]
     return len(replies)
+
+
+def _text(reply: Reply) -> str:
+    return "" if reply.error else without_invisible(strip_thoughts(reply.text)[0]).strip()
 
 
 def _questions(things: list[_Thing], config: SummariseConfig) -> Iterator[Conversation[tuple[Place, Reply]]]:

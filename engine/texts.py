@@ -19,7 +19,7 @@ def texts_to_embed(folder: RunFolder, name: str) -> tuple[list[str], list[str]]:
 
     chunks         their distinct texts, by text id, in the order of the chunks
     entities       name, line break, description
-    relationships  keywords, source, target, description; those without a description, which co-occurrence made, are left out
+    relationships  keywords, source, target, description; those that co-occurrence made have no text and are left out
     reports        the full text, by community id
     """
     if name == "chunks":

@@ -1,10 +1,10 @@
 """graphmill: corpora into knowledge graphs that answer questions, on your own hardware.
 
-    import graphmill
+import graphmill
 
-    graphmill.index("docs/", "kb")
-    with graphmill.open("kb") as kb:
-        print(kb.query("Who founded the observatory?", graphmill.QueryParam(mode="local")))
+graphmill.index("docs/", "kb")
+with graphmill.open("kb") as kb:
+    print(kb.query("Who founded the observatory?", graphmill.QueryParam(mode="local")))
 """
 
 from __future__ import annotations

@@ -25,9 +25,12 @@ Embedder = Annotated[
     str | None, typer.Option(help="Embedding model: minilm (packaged), a folder, or a server's URL[#model].")
 ]
 LLM = Annotated[
-    str | None, typer.Option("--llm", help="Model: none, the URL[#model] of an OpenAI-compatible server, or replay:FILE.")
+    str | None,
+    typer.Option("--llm", help="Model: none, the URL[#model] of an OpenAI-compatible server, or replay:FILE."),
 ]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings; the options here win over it.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings; the options here win over it.")
+]
 Device = Annotated[str | None, typer.Option(help="auto, cuda or cpu; cuda never falls back.")]
 
 
@@ -42,7 +45,9 @@ def index(
     llm: LLM = None,
     embedder: Embedder = None,
     profile: Annotated[str | None, typer.Option(help="Extraction profile: a name or a TOML file.")] = None,
-    language: Annotated[str | None, typer.Option(help="auto, or the language of prompts and descriptions (en, zh, …).")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="auto, or the language of prompts and descriptions (en, zh, …).")
+    ] = None,
     device: Device = None,
     tokenizer: Annotated[str | None, typer.Option(help="Folder or file of the tokenizer that counts.")] = None,
     text_column: Annotated[str | None, typer.Option(help="Column of the text in jsonl, csv and parquet files.")] = None,
@@ -76,15 +81,20 @@ def query(
     index: Index,
     question: Annotated[str, typer.Argument(help="The question, in any language the corpus is in.")],
     mode: Annotated[str, typer.Option(help="naive, local or global.")] = "local",
-    only_need_context: Annotated[bool, typer.Option("--only-need-context", help="Print what the model would be given.")] = False,
+    only_need_context: Annotated[
+        bool, typer.Option("--only-need-context", help="Print what the model would be given.")
+    ] = False,
     only_need_prompt: Annotated[bool, typer.Option("--only-need-prompt", help="Print the whole prompt.")] = False,
     top_k: Annotated[int | None, typer.Option(help="Entities (local) or chunks (naive) that are looked up.")] = None,
     level: Annotated[int | None, typer.Option(help="Deepest level of communities used; 0 is the coarsest.")] = None,
     response_type: Annotated[str | None, typer.Option(help='Form of the answer, such as "Single Sentence".')] = None,
     user_prompt: Annotated[str | None, typer.Option(help="Further instructions about the answer.")] = None,
-    permissive: Annotated[bool, typer.Option("--permissive", help="Allow knowledge from outside the index, marked.")] = False,
+    permissive: Annotated[
+        bool, typer.Option("--permissive", help="Allow knowledge from outside the index, marked.")
+    ] = False,
     lexical: Annotated[
-        bool | None, typer.Option("--lexical/--no-lexical", help="Fuse word search with the vectors. [default: by language]")
+        bool | None,
+        typer.Option("--lexical/--no-lexical", help="Fuse word search with the vectors. [default: by language]"),
     ] = None,
     llm: LLM = None,
     embedder: Embedder = None,
@@ -118,11 +128,18 @@ def query(
     )
 
 
-@app.command(epilog='Examples:  graphmill inspect kb    graphmill inspect kb --entity "Ada Lovelace"    graphmill inspect kb --failures')
+@app.command(
+    epilog='Examples:  graphmill inspect kb    graphmill inspect kb --entity "Ada Lovelace"    '
+    "graphmill inspect kb --failures"
+)
 def inspect(
     index: Index,
-    entity: Annotated[str | None, typer.Option(metavar="NAME", help="One entity with its relationships and sources.")] = None,
-    community: Annotated[int | None, typer.Option(metavar="ID", help="One community with its report and members.")] = None,
+    entity: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One entity with its relationships and sources.")
+    ] = None,
+    community: Annotated[
+        int | None, typer.Option(metavar="ID", help="One community with its report and members.")
+    ] = None,
     failures: Annotated[bool, typer.Option("--failures", help="What was skipped or failed, with reasons.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of each list.")] = 10,
     json: Json = False,
@@ -163,7 +180,9 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None: ...
 
 

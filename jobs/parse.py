@@ -1,10 +1,37 @@
-"""`graphmill parse`: reads one extraction reply and shows what came of it."""
+"""``graphmill parse``: reads one extraction reply and shows what came of it."""
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
 from graphmill.engine.read_reply import LAYOUTS, read_reply
+
+
+def run(profile: str, finish_reason: str | None, as_json: bool) -> int:
+    """Reads the reply from standard input and prints what the engine makes of it."""
+    result = parse(sys.stdin.buffer.read().decode("utf-8", "replace"), profile, finish_reason)
+    print(json.dumps(result, ensure_ascii=False, indent=2) if as_json else render(result))
+    return 0
+
+
+def render(result: dict[str, Any]) -> str:
+    """The reading as lines of text."""
+    lines = [f"{name} ({kind}): {description}" for name, kind, description in result["entities"]]
+    lines += [
+        f"{source} - {target} [{weight:g}]: {description}"
+        for source, target, description, weight in result["relationships"]
+    ]
+    if result["keywords"]:
+        lines.append("keywords: " + ", ".join(result["keywords"]))
+    reasons = ", ".join(f"{count} {reason}" for reason, count in result["reasons"].items())
+    lines.append(
+        f"{len(result['entities'])} entities, {len(result['relationships'])} relationships, "
+        f"{result['rejected']} rejected{f' ({reasons})' if reasons else ''}, "
+        f"{'complete' if result['complete'] else 'not complete'}"
+    )
+    return "\n".join(lines)
 
 
 def parse(text: str, profile: str, finish_reason: str | None = None) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def adjacency(source: Ints, target: Ints, n: int, backend: Backend | None = None
     source, target = _checked(source, target, n, xp)
     edge = xp.flatnonzero(source != target)
     source, target = source[edge], target[edge]
-    start = xp.concatenate([target, source])
-    end = xp.concatenate([source, target])
-    edge = xp.concatenate([edge, edge])
+    start = xp.stack([source, target], axis=1).reshape(-1)  # both ways of an edge side by side, so that edges ascend
+    end = xp.stack([target, source], axis=1).reshape(-1)
+    edge = edge[xp.arange(len(start)) // 2]
     order = xp.argsort(start * n + end, kind="stable")
     counts = xp.bincount(start, minlength=n)
     indptr = xp.concatenate([xp.zeros(1, dtype=np.int64), xp.cumsum(counts)])

@@ -14,10 +14,10 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 CORPUS_BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}  # float32 bytes of a block
-FLOAT16_BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 1 << 30}  # likewise, of a block that is converted first: kept in the cache
+FLOAT16_BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 1 << 30}  # likewise, where float16 is converted: stays in the cache
 SCORES_BLOCK_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 RESCORE_PAIRS = 1 << 14  # pairs of query and row scored at a time in float64
-NORM_ROWS = 1024  # rows whose norms stand for those of the corpus
+NORM_ROWS = 256  # rows of a block whose norms stand for those of all
 
 
 def topk(
@@ -31,16 +31,19 @@ def topk(
     returns  scores float32 [q, m], descending; rows int64 [q, m]; ties go to the lower row. m is the least of k and
              the number of rows there are to choose from: there is no padding. A row that isn't finite is never chosen.
 
-    Candidates are found by float32 products and ordered by float64 ones, so that equal rows score equally and a result
-    doesn't depend on which other queries, threads or blocks it was computed with.
+    Candidates are found by float32 products and ordered by float64 ones: equal rows score equally, and it doesn't
+    matter which other queries, threads or blocks a query was computed with.
     """
     xp = backend.xp
     _check(queries, corpus, k, allowed)
     queries = xp.asarray(queries, dtype=np.float32)
     picked = None if allowed is None or bool(allowed.all()) else np.flatnonzero(allowed)
-    n = 0 if len(queries) == 0 else len(corpus) if picked is None else len(picked)
+    n = len(corpus) if picked is None else len(picked)
+    if len(queries) == 0:
+        return np.zeros((0, min(k, n)), dtype=np.float32), np.zeros((0, min(k, n)), dtype=np.int64)
     best = _Best(queries, k, xp)
-    size = _block_rows(*queries.shape, FLOAT16_BLOCK_BYTES if corpus.dtype == np.float16 else CORPUS_BLOCK_BYTES, backend)
+    block_bytes = FLOAT16_BLOCK_BYTES if corpus.dtype == np.float16 else CORPUS_BLOCK_BYTES
+    size = _block_rows(queries.shape[0], queries.shape[1], block_bytes, backend)
     for start in range(0, n, size):
         rows = np.arange(start, min(start + size, n)) if picked is None else picked[start : start + size]
         block = corpus[start : start + size] if picked is None else corpus[rows]
@@ -66,7 +69,7 @@ class _Best:
         self.xp, self.k, self.queries = xp, k, queries
         self.scores = xp.zeros((len(queries), 0), dtype=np.float32)
         self.rows = xp.zeros((len(queries), 0), dtype=np.int64)
-        self.error: Any = None
+        self.error = xp.zeros(len(queries), dtype=np.float32)
 
     def add(self, block: Any, rows: Any) -> None:
         xp = self.xp
@@ -75,8 +78,7 @@ class _Best:
             total = float(scores.sum())
         if not math.isfinite(total):
             scores[:, ~xp.isfinite(scores).all(axis=0)] = -np.inf
-        if self.error is None:
-            self.error = _float32_error(self.queries, block, xp)
+        self.error = xp.maximum(self.error, _float32_error(self.queries, block, xp))
         chosen = scores >= self._floor()[:, None]
         if int(xp.count_nonzero(chosen)) > 4 * self.k * len(scores):
             kth = max(scores.shape[1] - self.k, 0)
@@ -130,11 +132,11 @@ def _rescored(queries: Any, block: Any, query: Any, column: Any, xp: Any) -> Any
 
 
 def _float32_error(queries: Any, block: Any, xp: Any) -> Any:
-    """By how much a float32 product may miss the exact one, [q]: four roundings' worth of a random walk over d terms."""
-    norms = xp.sqrt(xp.square(block[:NORM_ROWS].astype(np.float64)).sum(axis=1))
+    """How far a float32 product may be off, [q]: four times the roundings of d terms, as a random walk adds them."""
+    with np.errstate(over="ignore"):
+        norms = xp.linalg.norm(block[:NORM_ROWS], axis=1)
     longest = float(xp.where(xp.isfinite(norms), norms, 0.0).max())
-    lengths = xp.sqrt(xp.square(queries.astype(np.float64)).sum(axis=1))
-    return (4 * 2.0**-24 * queries.shape[1] ** 0.5 * longest * lengths).astype(np.float32)
+    return (4 * 2.0**-24 * queries.shape[1] ** 0.5 * longest * xp.linalg.norm(queries, axis=1)).astype(np.float32)
 
 
 def _block_rows(q: int, d: int, block_bytes: dict[str, int], backend: Backend) -> int:

@@ -26,7 +26,7 @@ class WordTokenizer:
 
 
 class Scripted:
-    """Answers each request with what ``answer`` says: a text, a Reply, or None for an error. Keeps what it was asked."""
+    """Answers each request with what ``answer`` says: a text, a Reply, or None for an error."""
 
     model = "scripted"
 
@@ -38,6 +38,7 @@ class Scripted:
         self.max_in_flight = max_in_flight
         self.tokenizer: Tokenizer | None = WordTokenizer()
         self.requests: list[Request] = []
+        """All that it was asked, in order."""
         self._open: list[Request] = []
 
     def submit(self, request: Request) -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmill.engine.answer_prompts import KINDS, answer_messages, no_context_answer
-from graphmill.engine.prompt_language import language_code, language_name, prompt_language
 from graphmill.engine.profiles import Delimiters, load_profile, messages
+from graphmill.engine.prompt_language import language_code, language_name, prompt_language
+from graphmill.engine.read_reply import read_reply
 from graphmill.engine.templates import fill
 
 MINIMAL = """
@@ -71,6 +72,30 @@ def test_delimiters_are_a_setting_of_every_part_of_the_prompt() -> None:
     assert all("<END>" in text for text in texts)
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_examples_are_read_without_a_fault_and_hold_to_their_own_rules(language: str) -> None:
+    profile = load_profile("graphrag", language)
+    for example in profile.examples:
+        reading = read_reply(example.output, profile.layout)
+        assert reading.complete
+        assert (reading.rejected, reading.repairs) == (0, {})
+        entities = {r.name for r in reading.records if r.kind == "entity"}
+        ends = {end for r in reading.records if r.kind == "relationship" for end in (r.name, r.target)}
+        assert ends <= entities
+        assert {r.type.lower() for r in reading.records if r.kind == "entity"} <= set(example.entity_types)
+        pairs = [frozenset((r.name, r.target)) for r in reading.records if r.kind == "relationship"]
+        assert len(pairs) == len(set(pairs))
+        assert all(1 <= r.strength <= 10 for r in reading.records if r.kind == "relationship")
+
+
+def test_the_layout_knows_the_delimiters_and_the_types() -> None:
+    profile = load_profile("graphrag", "en", Delimiters("<|#|>", "\n", "<END>"), ("Gene",))
+    assert profile.layout.tuple_delimiter == "<|#|>"
+    assert profile.layout.completion == "<END>"
+    assert profile.layout.types == {"gene"}
+    assert "Entity types: Gene\nPassage" in messages(profile, "")[0]["content"]
+
+
 def test_the_callers_entity_types_take_the_place_of_the_profiles() -> None:
     prompt = messages(load_profile("graphrag", "en"), "TEXT", ["gene", "protein"])[0]["content"]
     assert "Entity types: gene, protein\n" in prompt
@@ -101,23 +126,25 @@ def test_a_profile_may_have_system_and_user_roles_and_examples_with_braces(tmp_p
         (("layout", "layuot"), r"mine\.toml: unknown key 'layuot'; did you mean 'layout'\?"),
         (('name = "mine"', ""), r"mine\.toml: missing key 'name'"),
         (("{completion_delimiter}", "{completion}"), r"mine\.toml: unknown placeholder \{completion\} in user"),
-        (("Text: {text}", "Text:"), r"mine\.toml: system and user must hold \{text\} once between them, not 0 times"),
+        (
+            ("Text: {text}", "Text:"),
+            r"mine\.toml: system and user must hold \{text\} once between them, they hold it 0 times",
+        ),
         (('["ship"]\nsystem', '"ship"\nsystem'), r"mine\.toml: entity_types must be a list of strings, got 'ship'"),
         (("output =", "answer ="), r"mine\.toml: example 1: unknown key 'answer'"),
+        (('"graphrag"', '"grafrag"'), r"mine\.toml: unknown layout 'grafrag'; known are graphrag, "),
         (("language = ", "language = en"), r"mine\.toml is not valid TOML"),
     ],
 )
-def test_a_faulty_profile_is_refused_by_file_and_key(
-    tmp_path: Path, change: tuple[str, str], message: str
-) -> None:
+def test_a_faulty_profile_is_refused_by_file_and_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_profile(write(tmp_path, MINIMAL.replace(*change)), "en")
 
 
 def test_a_profile_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match="grapfrag.en.toml; packaged: .*graphrag"):
+    with pytest.raises(ValueError, match=r"grapfrag\.en\.toml; packaged are .*graphrag"):
         load_profile("grapfrag", "en")
-    with pytest.raises(ValueError, match="there is no prompt file no/where.toml"):
+    with pytest.raises(ValueError, match=r"there is no prompt file no/where\.toml"):
         load_profile("no/where.toml", "en")
 
 

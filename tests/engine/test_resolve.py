@@ -93,7 +93,9 @@ def test_an_end_that_was_never_described_becomes_an_entity_with_the_relationship
 
 
 def test_a_text_that_stands_in_two_documents_counts_in_both() -> None:
-    found = graph([entity("A", "t", "d", "text"), edge("A", "B", "e", 4, "text")], [("doc1-0", "text"), ("doc2-0", "text")])
+    found = graph(
+        [entity("A", "t", "d", "text"), edge("A", "B", "e", 4, "text")], [("doc1-0", "text"), ("doc2-0", "text")]
+    )
     assert by_name(found.entities)["A"]["chunk_ids"] == ["doc1-0", "doc2-0"]
     assert found.relationships["weight"].to_pylist() == [8.0]
 
@@ -118,8 +120,17 @@ def test_no_extractions_give_an_empty_graph() -> None:
 
 NAMES = st.sampled_from(["Ada", "ADA", " ada ", "Bob", "“Bob”", "Cy"])
 RECORDS = st.one_of(
-    st.builds(entity, NAMES, st.sampled_from(["person", "geo"]), st.sampled_from(["d1", "d2", ""]), st.sampled_from("xyz")),
-    st.builds(edge, st.just("Ada"), st.sampled_from(["Bob", "Cy", "Dee"]), st.sampled_from(["e", ""]), st.integers(1, 9), st.sampled_from("xyz")),
+    st.builds(
+        entity, NAMES, st.sampled_from(["person", "geo"]), st.sampled_from(["d1", "d2", ""]), st.sampled_from("xyz")
+    ),
+    st.builds(
+        edge,
+        st.just("Ada"),
+        st.sampled_from(["Bob", "Cy", "Dee"]),
+        st.sampled_from(["e", ""]),
+        st.integers(1, 9),
+        st.sampled_from("xyz"),
+    ),
 )
 
 

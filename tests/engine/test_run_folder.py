@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from graphmill.engine.run_folder import MANIFEST, IndexFolderError, RunFolder
+from graphmill.engine.run_folder import MANIFEST, IndexFolderError, RunFolder, TableWriter
 
 
 def rows(*values: int) -> pa.Table:
@@ -138,10 +138,15 @@ def test_two_tables_written_together_are_listed_both_or_not_at_all(tmp_path: Pat
 def test_an_interrupt_waits_until_what_is_being_written_is_listed(tmp_path: Path) -> None:
     with RunFolder.lock(tmp_path / "index") as folder:
         writer = folder.start("a", "f")
-        with pytest.raises(KeyboardInterrupt), folder.together():
-            signal.raise_signal(signal.SIGINT)
-            writer.append(rows(1))
+        with pytest.raises(KeyboardInterrupt):
+            _append_while_interrupted(folder, writer)
     assert RunFolder.open(tmp_path / "index").read("a")["value"].to_pylist() == [1]
+
+
+def _append_while_interrupted(folder: RunFolder, writer: TableWriter) -> None:
+    with folder.together():
+        signal.raise_signal(signal.SIGINT)
+        writer.append(rows(1))
 
 
 def listed_tables(path: Path) -> dict[str, object]:

@@ -13,7 +13,9 @@ from graphmill.engine.models import Reply, Request
 from graphmill.engine.sentences import cut_to_tokens, join_distinct, split_sentences, split_to_tokens
 from graphmill.engine.summarise import SummariseConfig, summarise
 
-CASES = {c["id"]: c for c in map(json.loads, Path(__file__).parent.with_name("cases.jsonl").read_text("utf-8").splitlines())}
+CASES = {
+    c["id"]: c for c in map(json.loads, Path(__file__).parent.with_name("cases.jsonl").read_text("utf-8").splitlines())
+}
 TOKENS = WordTokenizer()
 
 
@@ -64,7 +66,7 @@ def test_all_things_of_a_round_are_asked_about_in_one_batch() -> None:
 
 def test_few_and_short_descriptions_are_joined_without_a_call() -> None:
     model = Scripted(lambda r: "never")
-    things = [("A", ["One fact.", "Another fact. one fact."]), ("B", ["Only one"]), ("C", [])]
+    things = [("A", ["One fact.", "Another fact. ONE  fact."]), ("B", ["Only one"]), ("C", [])]
     result = summarise(things, model, TOKENS, SummariseConfig())
     assert result.descriptions == ["One fact. Another fact.", "Only one", ""]
     assert model.requests == []
@@ -109,9 +111,9 @@ def test_where_the_model_fails_the_joined_and_cut_descriptions_stand_in_and_are_
 def test_a_failed_group_costs_only_its_own_notes() -> None:
     def answer(request: Request) -> str | None:
         notes = notes_of(request)
-        if any("note 0 " in note for note in notes):
+        if notes[0].startswith("note 0 ") and notes[-1].startswith("note"):
             return None
-        return "kept " + " ".join(sorted({note.split()[-1] for note in notes}))
+        return "kept " + " ".join(word for note in notes for word in note.split() if "end" in word)
 
     notes = [f"note {n} " + "word " * 90 + f"end{n}" for n in range(30)]
     model = Scripted(answer)
@@ -152,7 +154,9 @@ def test_a_context_that_is_too_small_for_a_summary_is_refused_with_the_settings_
         SummariseConfig(max_fragments=0)
 
 
-SENTENCES = st.lists(st.sampled_from(["Dr. A went.", "B!", "三。", "no stop", "x" * 50, "《书》", "\n", "1.5 m"]), max_size=12)
+SENTENCES = st.lists(
+    st.sampled_from(["Dr. A went.", "B!", "三。", "no stop", "x" * 50, "《书》", "\n", "1.5 m"]), max_size=12
+)
 
 
 @given(SENTENCES, st.integers(1, 20))
@@ -160,7 +164,7 @@ def test_cut_texts_keep_to_the_limit_and_are_beginnings_of_the_text(parts: list[
     text = " ".join(parts)
     cut = cut_to_tokens([text], limit, TOKENS)[0]
     assert int(TOKENS.count([cut])[0]) <= limit
-    assert text.startswith(cut.removesuffix("…"))
+    assert text.strip().startswith(cut.removesuffix("…").strip())
     if int(TOKENS.count([text])[0]) <= limit:
         assert cut == text
 
@@ -183,6 +187,6 @@ def test_sentences_end_at_stops_and_not_at_abbreviations() -> None:
 
 
 def test_joined_texts_hold_each_sentence_once_and_end_with_stops_between() -> None:
-    assert join_distinct(["Engineer at Acme", "Born in 1970. engineer  at acme."]) == "Engineer at Acme. Born in 1970. engineer  at acme."
-    assert join_distinct(["A runs.", "B. A runs."]) == "A runs. B."
+    assert join_distinct(["Engineer at Acme", "Born in 1970. ENGINEER  at Acme."]) == "Engineer at Acme. Born in 1970."
+    assert join_distinct(["Ann runs.", "Bob sits. Ann runs."]) == "Ann runs. Bob sits."
     assert join_distinct(["他是工程师", "他是工程师。住在北京。"]) == "他是工程师。住在北京。"

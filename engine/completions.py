@@ -1,0 +1,73 @@
+"""Chat completions on the wire: a Request as the body that is sent, and what comes back as a Reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphmill.engine.models import Reply, Request
+from graphmill.engine.retry import shorten
+
+
+def completion_body(model: str, request: Request) -> dict[str, Any]:
+    """The body of a chat completion request."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [dict(message) for message in request.messages],
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+    }
+    if request.schema is not None:
+        schema = {"name": "reply", "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    body.update(request.options)
+    if "max_completion_tokens" in request.options:
+        del body["max_tokens"]
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def read_completion(request_id: str, answer: Any) -> Reply:
+    """A chat completion's body as a Reply; whatever is not one becomes an error that says what it is."""
+    if not isinstance(answer, dict):
+        return Reply(request_id, error=f"malformed reply: expected an object, got {_show(answer)}")
+    usage = answer.get("usage")
+    tokens = [
+        _count(usage.get(key) if isinstance(usage, dict) else 0) for key in ("prompt_tokens", "completion_tokens")
+    ]
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        what = answer.get("error") or answer.get("message")
+        said = (
+            f"error in place of a reply: {_show(what)}" if what else f"malformed reply: no choices in {_show(answer)}"
+        )
+        return Reply(request_id, "", None, *tokens, error=said)
+    choice = choices[0]
+    reason = choice.get("finish_reason")
+    finish_reason = reason if isinstance(reason, str) else None
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        return Reply(request_id, "", finish_reason, *tokens, error=f"malformed reply: no message in {_show(choice)}")
+    content = message.get("content")
+    if isinstance(content, list):  # a list of parts
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    if isinstance(content, str):
+        return Reply(request_id, content, finish_reason, *tokens)
+    return Reply(request_id, "", finish_reason, *tokens, error=_no_content(message, finish_reason))
+
+
+def _no_content(message: Mapping[str, Any], finish_reason: str | None) -> str:
+    if message.get("refusal"):
+        return f"the model refused: {_show(message['refusal'])}"
+    thoughts = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(thoughts, str):
+        why = "cut off while thinking" if finish_reason == "length" else "nothing but thinking"
+        return f"no content in the reply, {why} ({len(thoughts)} characters): raise max_tokens or switch thinking off"
+    return f"no content in the reply: {_show(message)}"
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+def _show(value: Any) -> str:
+    return shorten(value if isinstance(value, str) else repr(value))

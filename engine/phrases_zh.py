@@ -1,0 +1,387 @@
+"""Finds names and noun phrases in Chinese sentences: jieba's dictionary cuts the words, endings and neighbours tell names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from graphmill.engine.phrases_en import Found, Reading
+from graphmill.engine.phrases_lexicon import chinese, english, type_of_name
+from graphmill.engine.phrases_text import FILL
+
+_BLOCK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+|[A-Za-z][A-Za-z0-9.+#'’-]*(?: (?:& )?[A-Za-z][A-Za-z0-9.+#'’-]*)*|[0-9]+|\\S")
+_WORK = re.compile("《([^《》\n\x01]{1,40})》")
+_QUOTED = re.compile("[“「\"]([^“”「」\"\n，。；：！？、]{1,10})[”」\"]\\s*(号|轮)?")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_AFTER_NAME = "[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“\"]?([A-Z][A-Za-z.'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”\"]?[）)]"
+_NO_TERM = ("的", "了", "吗", "呢", "吧", "啊")
+MAX_CONTEXT_CHARS = 20_000
+MAX_RUN_WORDS = 8
+MIN_PLACE_FREQUENCY = 200
+_NOUN_TAGS = frozenset("n nr nrt nrfg ns nt nz j x vn b ng nw".split())
+_SURNAME_TAGS = frozenset(("nr", "j", "x", "n", "ng", "nz", "ns"))
+_PROPER_TAGS = frozenset("nr nrt ns nt nz x".split())
+
+
+@cache
+def _tools() -> tuple[Any, dict[str, str], Any]:
+    """Word segmenter, tags of its dictionary, and the tagger for words that it lacks: loaded on first use, about a second.
+
+    jieba keeps a pickled dictionary in the shared temporary folder and loads whatever lies there; so its dictionary is
+    read here, from its package alone, which also needs no lock between processes.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import logging
+
+        import jieba
+        import jieba.posseg as posseg
+
+        jieba.default_logger.setLevel(logging.CRITICAL)
+    tags: dict[str, str] = {}
+    frequencies: dict[str, int] = {}
+    total = 0
+    cutter = jieba.Tokenizer()
+    with cutter.get_dict_file() as lines:
+        for line in lines.read().decode("utf-8").splitlines():
+            word, count, tag = line.split(" ")
+            tags[word] = tag
+            frequencies[word] = number = int(count)
+            total += number
+            for end in range(1, len(word)):
+                frequencies.setdefault(word[:end], 0)
+    cutter.FREQ, cutter.total, cutter.initialized = frequencies, total, True
+    return cutter, tags, posseg
+
+
+@lru_cache(maxsize=200_000)
+def _unknown(run: str) -> tuple[tuple[str, str], ...]:
+    """Words and tags of a run of characters that the dictionary has no words for."""
+    _, tags, posseg = _tools()
+    _, states = posseg.viterbi(run, posseg.char_state_tab_P, posseg.start_P, posseg.trans_P, posseg.emit_P)
+    words: list[tuple[str, str]] = []
+    begin = 0
+    for at, (character, (position, tag)) in enumerate(zip(run, states, strict=True)):
+        if position == "B":
+            begin = at
+        elif position == "E":
+            word = run[begin : at + 1]
+            words.append((word, tags.get(word, tag)))
+        elif position == "S":
+            words.append((character, tags.get(character, tag)))
+    return tuple(words) if "".join(word for word, _ in words) == run else tuple((character, tags.get(character, "x")) for character in run)
+
+
+def cut(block: str) -> Iterator[tuple[str, str]]:
+    """Words of a run of Han characters with jieba's tags."""
+    cutter, tags, _ = _tools()
+    route: dict[int, tuple[float, int]] = {}
+    cutter.calc(block, cutter.get_DAG(block), route)
+    at, singles = 0, ""
+    while at < len(block):
+        end = route[at][1] + 1
+        if end - at == 1:
+            singles += block[at]
+        else:
+            yield from _flush(singles, tags)
+            singles = ""
+            yield block[at:end], tags.get(block[at:end], "x")
+        at = end
+    yield from _flush(singles, tags)
+
+
+def _flush(singles: str, tags: dict[str, str]) -> Iterator[tuple[str, str]]:
+    if len(singles) == 1:
+        yield singles, tags.get(singles, "x")
+    elif singles:
+        yield from _unknown(singles)
+
+
+class Word(NamedTuple):
+    """A word of a sentence, its tag, and whether the dictionary has it."""
+
+    text: str
+    tag: str
+    known: bool = True
+
+
+def read_chinese(sentence: str, heading: bool, text: str) -> Reading:
+    """Names and noun phrases of one sentence; ``text`` is what surrounds it, looked at to tell how long a person's name is."""
+    names: list[Found] = []
+    rest = _titles(sentence, names)
+    words = _sounds(_words(rest))
+    words = _persons(words, names, text[:MAX_CONTEXT_CHARS])
+    nouns = _compounds(words, names)
+    if heading and len(sentence) < 24:
+        nouns = []
+    return Reading(_with_aliases(names, sentence), nouns)
+
+
+def _titles(sentence: str, names: list[Found]) -> str:
+    """Takes out works in 《》 and ships and coined words in quotation marks."""
+
+    def work(match: re.Match[str]) -> str:
+        names.append(Found(match.group(1).strip(), "WORK", 4.0, True))
+        return FILL * len(match.group())
+
+    def quoted(match: re.Match[str]) -> str:
+        inner, ship = match.group(1).strip(), match.group(2) or ""
+        if ship or len(inner) > 2 and inner[-1] in "号轮" or re.fullmatch("[\u4e00-\u9fff]{2,6}[0-9]{1,4}", inner):
+            names.append(Found(inner + ship, "VESSEL", 3.0, True))
+            return FILL * len(match.group())
+        if 2 < len(inner) < 9 and _HAN.match(inner) and not inner.endswith(_NO_TERM):
+            names.append(Found(inner, "CONCEPT", 0.3, False))
+        return match.group()
+
+    return _QUOTED.sub(quoted, _WORK.sub(work, sentence))
+
+
+def _words(sentence: str) -> list[Word]:
+    _, tags, _ = _tools()
+    words: list[Word] = []
+    for block in _BLOCK.findall(sentence):
+        if _HAN.match(block):
+            words.extend(Word(text, tag, text in tags) for text, tag in cut(block))
+        else:
+            words.append(Word(block, "eng" if block[0].isalpha() else "m" if block[0].isdigit() else "w"))
+    return words
+
+
+def _sounds(words: list[Word]) -> list[Word]:
+    """Joins what the segmenter has cut foreign names into: runs of characters that render sounds, dots within."""
+    sounds = chinese()["sounds"]
+    joined: list[Word] = []
+    at = 0
+    while at < len(words):
+        end = at
+        while end < len(words) and (words[end].text == "·" and end > at or _is_sound(words[end], sounds, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))):
+            end += 1
+        while end > at and words[end - 1].text == "·":
+            end -= 1
+        run = words[at:end]
+        if end < len(words) and any(word.text == "·" for word in run[-3:]) and len(words[end].text) == 2 and all(character in sounds for character in words[end].text):
+            run = words[at : end + 1]  # 洛丽·斯基恩, where 基恩 is a word as well
+            end += 1
+        text = "".join(word.text for word in run)
+        dotted = "·" in text
+        foreign = any(word.tag in ("nr", "nrt", "x", "nz", "nrfg") and (len(word.text) > 1 or len(run) > 2) for word in run)
+        if len(run) > 1 and (dotted or foreign and 2 < len(text) < 8):
+            joined.append(Word(text, "nrd" if dotted else "nrt", False))
+            at = end
+        else:
+            joined.append(words[at])
+            at += 1
+    return joined
+
+
+def _is_sound(word: Word, sounds: frozenset[str], beside_dot: bool) -> bool:
+    if not all(character in sounds for character in word.text):
+        return False
+    if beside_dot:
+        return True
+    return len(word.text) == 1 and word.tag not in ("ul", "uj", "r") or word.tag in ("nr", "nrt", "nrfg", "x", "nz") or word.tag == "ns" and not word.known
+
+
+def _persons(words: list[Word], names: list[Found], text: str) -> list[Word]:
+    """Finds people; their words come out with the tag "per"."""
+    lists = chinese()
+    marked: list[Word] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        following = words[at + 1] if at + 1 < len(words) else Word("", "w")
+        before = marked[-1].text if marked else ""
+        name, used = _person(word, following, before in lists["titles"] or before in lists["person_nouns"], not marked or marked[-1].tag in ("w", "per"), lists, text)
+        if not name:
+            marked.append(word)
+            at += 1
+            continue
+        after = words[at + used] if at + used < len(words) else Word("", "w")
+        cued = before in lists["titles"] or before in lists["person_nouns"] or after.text in lists["titles"] or after.text in lists["person_verbs"]
+        sure = word.tag == "nrd" or cued or word.tag == "nr" and len(name) == 3 and not (word.known and used == 1)
+        if not cued and (word.tag == "nrt" or after.text in lists["tails"]):
+            marked.append(Word(name, word.tag, False))  # a place as likely: what follows tells
+        else:
+            names.append(Found(name, "PERSON", 3.0 if sure else 0.8, sure or text.count(name) > 1 and not word.known, _defines(words, at + used)))
+            marked.append(Word(name, "per", False))
+        at += used
+    return marked
+
+
+def _person(word: Word, following: Word, cued: bool, starts: bool, lists: Mapping[str, frozenset[str]], text: str) -> tuple[str, int]:
+    """The person's name that starts at this word, and how many words it takes; ("", 0) where none does."""
+    if word.tag == "nrd":
+        return word.text, 1
+    size = len(word.text)
+    if word.tag == "nrt" and not word.known and 2 < size < 7:
+        return word.text, 1
+    surname = word.text[:2] if word.text[:2] in lists["surnames"] else word.text[:1]
+    if surname not in lists["surnames"] or word.text in lists["generic"]:
+        return "", 0
+    if size == len(surname):
+        given = following.text
+        fits = 1 <= len(given) <= 2 and _HAN.match(given) and given not in lists["titles"] and given not in lists["tails"]
+        likely = len(given) == 2 and word.tag in _SURNAME_TAGS and (not following.known or following.tag in ("nr", "ns", "nz") and (starts or text.count(word.text + given) > 1))
+        if fits and (likely or cued and following.tag[0] in "nvabxjz"):
+            return word.text + given, 2
+        return "", 0
+    if word.tag != "nr" or size > len(surname) + 2:
+        return "", 0
+    if size == len(surname) + 1 and len(following.text) == 1 and _HAN.match(following.text):
+        longer = word.text + following.text
+        if text.count(longer) > 1 and 5 * text.count(longer) >= 4 * text.count(word.text) and following.text not in lists["titles"]:
+            return longer, 2
+    return word.text, 1
+
+
+def _defines(words: list[Word], at: int) -> bool:
+    rest = [word.text for word in words[at : at + 3]]
+    return bool(rest) and (rest[0] in ("是", "为", "系") or rest[:1] in (["，"], ["（"]) and len(rest) > 1 and (rest[1].isdigit() or rest[1] in chinese()["person_nouns"]))
+
+
+def _compounds(words: list[Word], names: list[Found]) -> list[str]:
+    """Runs of nouns: those that end in a telling word are names, of the others two or three nouns make a concept."""
+    lists = chinese()
+    nouns: list[str] = []
+    run: list[Word] = []
+    for at, word in enumerate([*words, Word("", "w")]):
+        if _in_compound(word, lists):
+            run.append(word)
+            if len(run) < MAX_RUN_WORDS:
+                continue
+        if run:
+            _run(run, names, nouns, _defines(words, at))
+            run = []
+        if word.tag == "eng":
+            _latin(word.text, names)
+    return nouns
+
+
+def _in_compound(word: Word, lists: Mapping[str, frozenset[str]]) -> bool:
+    tail = word.text in lists["tails"]
+    if word.text in lists["generic"] and not tail:
+        return False
+    return word.tag in _NOUN_TAGS or tail
+
+
+def tail_type(text: str) -> str:
+    """Type that a word's ending gives a name, "" for none; longest ending first."""
+    tails = _tails()
+    for size in range(min(4, len(text)), 0, -1):
+        kind = tails.get(text[-size:])
+        if kind:
+            return kind
+    return ""
+
+
+@cache
+def _tails() -> dict[str, str]:
+    lists = chinese()
+    tails: dict[str, str] = {}
+    for kind, key in (("TECHNOLOGY", "tech_tails"), ("EVENT", "event_tails"), ("GEO", "geo_tails"), ("ORGANIZATION", "org_tails"), ("VESSEL", "vessel_tails")):
+        tails.update(dict.fromkeys(sorted(lists[key]), kind))
+    return tails
+
+
+def _is_proper(word: Word) -> bool:
+    lists = chinese()
+    if word.text in lists["not_places"] or word.text in lists["generic"] or len(word.text) < 2:
+        return False
+    return word.tag in ("ns", "nt", "nrt") or word.tag in _PROPER_TAGS and not word.known or word.tag == "nz" and len(word.text) > 2
+
+
+def _run(run: list[Word], names: list[Found], nouns: list[str], defines: bool) -> None:
+    """One run of nouns: cut after its last telling word; what stands before its first proper word is left out."""
+    lists = chinese()
+    first = next((at for at, word in enumerate(run) if _is_proper(word)), -1)
+    last = max((at for at, word in enumerate(run) if _ends_name(run, at, first)), default=-1)
+    while 0 <= first < last and run[first].text in lists["countries"] and _is_proper(run[first + 1]):
+        names.append(Found(run[first].text, "GEO", 3.0, True))
+        first += 1
+    text = "".join(word.text for word in run[max(first, 0) : last + 1])
+    if last < 0 or first > last or not 2 < len(text) <= 20 or text in lists["generic"]:
+        _run_rest(run, names, nouns)
+        return
+    kind = tail_type(run[last].text)
+    if first >= 0:
+        names.append(Found(text, kind, 3.0, True, defines))
+    elif last > 0 and len(text) > 3 and len(run[0].text) > 1 and kind in ("ORGANIZATION", "GEO"):
+        names.append(Found(text, kind, 1.0, True, defines))
+    else:
+        _run_rest(run[: last + 1], names, nouns)
+    _run_rest(run[last + 1 :], names, nouns)
+
+
+def _ends_name(run: list[Word], at: int, first: int) -> bool:
+    """Whether the word ends a name; a single character does so only right after a proper word, or inside one."""
+    word = run[at]
+    if not tail_type(word.text):
+        return False
+    if len(word.text) == 1:
+        return at > 0 and at - 1 == first
+    if word.known and word.tag not in ("ns", "nt") and not any(word.text[-size:] in _tails() for size in (2, 3, 4)):
+        return False  # 挂旗 ends in 旗, and is no county
+    return at != first or word.tag not in ("nrt",)
+
+
+def _run_rest(run: list[Word], names: list[Found], nouns: list[str]) -> None:
+    lists = chinese()
+    plain: list[Word] = []
+    for word in [*run, Word("", "w")]:
+        proper = bool(word.text) and _is_proper(word)
+        if word.text and not proper and len(word.text) > 1:
+            plain.append(word)
+            continue
+        if proper:
+            kind = tail_type(word.text) or ("GEO" if word.tag == "ns" else "ORGANIZATION" if word.tag == "nt" else "CONCEPT")
+            sure = _is_common_place(word) if word.tag == "ns" else word.tag == "nt" or len(word.text) > 2 and word.tag != "nz"
+            names.append(Found(word.text, kind, 2.0 if sure and kind != "CONCEPT" else 0.5, sure))
+        _plain_run(plain, names, nouns, lists)
+        plain = []
+
+
+def _is_common_place(word: Word) -> bool:
+    """Whether a word tagged as a place is one: jieba's tag is sure for frequent words and for those with a telling end."""
+    cutter, _, _ = _tools()
+    return word.text in chinese()["countries"] or cutter.FREQ.get(word.text, 0) >= MIN_PLACE_FREQUENCY or len(word.text) > 2 and tail_type(word.text) == "GEO"
+
+
+def _plain_run(run: list[Word], names: list[Found], nouns: list[str], lists: Mapping[str, frozenset[str]]) -> None:
+    if not run:
+        return
+    text = "".join(word.text for word in run)
+    last = run[-1].text
+    if 1 < len(run) < 4 and 3 < len(text) < 10 and run[-1].tag in ("n", "nz", "vn", "ng", "x") and not last.endswith(tuple(lists["no_concept"])) and run[0].text not in lists["generic"] and not all(word.text in lists["generic"] for word in run):
+        nouns.append(text)
+        return
+    for word in run:
+        if word.tag in ("n", "nz", "vn", "l") and word.text not in lists["generic"] and not word.text.endswith(tuple(lists["no_concept"])):
+            if tail_type(word.text) in ("ORGANIZATION", "GEO", "EVENT") and len(word.text) < 5:
+                names.append(Found(word.text, tail_type(word.text), 0.2, False))
+            elif len(word.text) > 1:
+                nouns.append(word.text)
+
+
+def _latin(text: str, names: list[Found]) -> None:
+    """A Latin name within Chinese text."""
+    words = text.split()
+    plain = english()["plain"]
+    if not text[0].isupper() or len(words) > 6 or len(text) < 2 or all(word.lower() in plain for word in words):
+        return
+    kind, weight = type_of_name(tuple(words))
+    if kind == "PERSON" and weight < 2 and len(words) > 1:
+        kind, weight = "CONCEPT", 0.1
+    names.append(Found(text, kind, weight, len(words) > 1 or text.lower() not in plain))
+
+
+def _with_aliases(names: list[Found], sentence: str) -> list[Found]:
+    """The second name in brackets after a first: 英格丽·哈尔沃森博士（Ingrid Halvorsen）, 世界气象组织（WMO）, （简称岭大）."""
+    aliased: list[Found] = []
+    for found in names:
+        match = re.search(re.escape(found.name) + _AFTER_NAME, sentence) if "（" in sentence or "(" in sentence else None
+        other = match.group(1).strip() if match and _HAN.search(found.name) else ""
+        aliased.append(found._replace(alias=other, defines=True) if 1 < len(other) < 40 and other != found.name else found)
+    return aliased

@@ -1,0 +1,200 @@
+"""Tokenizers on this machine: a tokenizer.json, tiktoken, and plain words for where nothing else is at hand.
+
+Each counts and places tokens, adds none of its own, and reads special-token text in the input as ordinary text. A text
+is read in slices of at most SLICE_CHARS characters, cut where words meet, so that memory stays bounded; at such a cut a
+tokenizer may give a token more or less than on the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import tiktoken
+    import tokenizers
+
+Ints = NDArray[np.int64]
+SLICE_CHARS = 100_000
+BATCH_CHARS = 2_000_000
+"""Characters whose encodings, at some 150 bytes a token, are held at once."""
+_LINE_START = re.compile(r"\n(?=\S)")
+_WORD_END = re.compile(r"\S(?=\s)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CJK = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"(?!\s)[{_CJK}]|[^\W{_CJK}]+|[^\w\s]")
+
+
+class HFTokenizer:
+    """The tokenizer of a Hugging Face model: a tokenizer.json, or a folder that holds one."""
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        from tokenizers import Tokenizer
+
+        file = Path(path)
+        if file.is_dir():
+            file = file / "tokenizer.json"
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"no tokenizer at {path}: can't read {file}: {error.strerror}") from error
+        try:
+            self._tokenizer: tokenizers.Tokenizer = Tokenizer.from_str(content.decode("utf-8"))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"{file} is not a tokenizer.json that the tokenizers package reads: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        # The content's hash is part of the name, so that chunks cut with another vocabulary are not taken for these.
+        self.name = f"{name or file.parent.name or 'tokenizer'}:{blake2b(content, digest_size=4).hexdigest()}"
+
+    def count(self, texts: Sequence[str]) -> Ints:
+        """Number of tokens of each text, int64 [n]."""
+        counts = np.zeros(len(texts), np.int64)
+        for batch in _batches(texts):
+            encodings = self._tokenizer.encode_batch_fast([_clean(piece) for _, _, piece in batch], False)
+            for (row, _, _), encoding in zip(batch, encodings, strict=True):
+                counts[row] += len(encoding)
+        return counts
+
+    def spans(self, texts: Sequence[str]) -> list[Ints]:
+        """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
+        found: list[list[Ints]] = [[] for _ in texts]
+        for batch in _batches(texts):
+            encodings = self._tokenizer.encode_batch([_clean(piece) for _, _, piece in batch], add_special_tokens=False)
+            for (row, start, _), encoding in zip(batch, encodings, strict=True):
+                flat = np.fromiter(chain.from_iterable(encoding.offsets), np.int64, 2 * len(encoding))
+                found[row].append(flat.reshape(-1, 2) + start)
+        return [_join(pieces) for pieces in found]
+
+    def token_ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """The first ``max_tokens`` tokens of each text, by number; for texts of one slice."""
+        encodings = self._tokenizer.encode_batch_fast([_clean(text[:SLICE_CHARS]) for text in texts], False)
+        return [encoding.ids[:max_tokens] for encoding in encodings]
+
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """The tokens that the model wants before and after a text."""
+        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+        whole = self._tokenizer.encode("a", add_special_tokens=True).ids
+        start = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        return whole[:start], whole[start + len(bare) :]
+
+
+class TiktokenTokenizer:
+    """One of tiktoken's encodings by name ("o200k_base"), which tiktoken fetches once, or an Encoding."""
+
+    def __init__(self, encoding: str | tiktoken.Encoding) -> None:
+        if isinstance(encoding, str):
+            try:
+                import tiktoken
+            except ImportError as error:
+                raise ImportError("tiktoken is not installed: pip install tiktoken") from error
+            try:
+                encoding = tiktoken.get_encoding(encoding)
+            except Exception as error:  # an unknown name, or whatever keeps it from being fetched
+                raise ValueError(f"tiktoken can't give the encoding {encoding!r}: {error}") from error
+        self._encoding: Any = encoding
+        self.name = f"tiktoken:{encoding.name}"
+
+    def count(self, texts: Sequence[str]) -> Ints:
+        """Number of tokens of each text, int64 [n]."""
+        counts = np.zeros(len(texts), np.int64)
+        for batch in _batches(texts):
+            encoded = self._encoding.encode_ordinary_batch([_clean(piece) for _, _, piece in batch])
+            for (row, _, _), tokens in zip(batch, encoded, strict=True):
+                counts[row] += len(tokens)
+        return counts
+
+    def spans(self, texts: Sequence[str]) -> list[Ints]:
+        """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
+        found: list[list[Ints]] = [[] for _ in texts]
+        for batch in _batches(texts):
+            pieces = [_clean(piece) for _, _, piece in batch]
+            for (row, start, _), piece, tokens in zip(
+                batch, pieces, self._encoding.encode_ordinary_batch(pieces), strict=True
+            ):
+                lengths = [len(token) for token in self._encoding.decode_tokens_bytes(tokens)]
+                found[row].append(byte_spans(piece, np.array(lengths, np.int64)) + start)
+        return [_join(pieces) for pieces in found]
+
+
+class WordTokenizer:
+    """A token is a word, a Chinese or Japanese character, or a punctuation mark; needs no vocabulary."""
+
+    name = "words"
+
+    def count(self, texts: Sequence[str]) -> Ints:
+        """Number of tokens of each text, int64 [n]."""
+        return np.array([sum(1 for _ in _WORD.finditer(text)) for text in texts], np.int64)
+
+    def spans(self, texts: Sequence[str]) -> list[Ints]:
+        """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
+        return [np.array([m.span() for m in _WORD.finditer(text)], np.int64).reshape(-1, 2) for text in texts]
+
+
+def byte_spans(text: str, lengths: Ints) -> Ints:
+    """Character spans [start, end) of tokens that follow each other in UTF-8, int64 [n, 2].
+
+    lengths  bytes of each token, int64 [n], which sum to the text's
+    A token that holds part of a character spans the whole of it.
+    """
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    if text.isascii():
+        return np.stack([starts, ends], axis=1)
+    octets = np.frombuffer(text.encode("utf-8"), np.uint8)
+    character = np.append(np.cumsum((octets & 0xC0) != 0x80) - 1, len(text))  # of each byte
+    last = character[np.maximum(ends - 1, 0)] + 1
+    first = character[starts]
+    return np.stack([first, np.where(lengths > 0, last, first)], axis=1)
+
+
+def slices(text: str, max_chars: int = SLICE_CHARS) -> Iterator[tuple[int, str]]:
+    """Pieces of at most ``max_chars`` characters, each with its start, cut at a line's start, else a word's end."""
+    start = 0
+    while len(text) - start > max_chars:
+        middle, limit = start + max_chars // 2, start + max_chars
+        cut = limit
+        for boundary in (_LINE_START, _WORD_END):
+            for near in (max(middle, limit - 2000), middle):
+                found = [match.end() for match in boundary.finditer(text, near, limit)]
+                if found:
+                    break
+            if found:
+                cut = found[-1]
+                break
+        yield start, text[start:cut]
+        start = cut
+    if start < len(text):
+        yield start, text[start:]
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[tuple[int, int, str]]]:
+    """(row, start, piece) of all texts but the empty ones, of which a tokenizer may make a token."""
+    batch: list[tuple[int, int, str]] = []
+    size = 0
+    for row, text in enumerate(texts):
+        for start, piece in slices(text):
+            if batch and size + len(piece) > BATCH_CHARS:
+                yield batch
+                batch, size = [], 0
+            batch.append((row, start, piece))
+            size += len(piece)
+    if batch:
+        yield batch
+
+
+def _clean(text: str) -> str:
+    """A lone surrogate, which is no text, as one character that is."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _join(pieces: list[Ints]) -> Ints:
+    return np.concatenate(pieces) if pieces else np.empty((0, 2), np.int64)

@@ -1,0 +1,117 @@
+"""A model server for tests that does as it is told: it answers, misbehaves, counts what is in flight, and dies."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server sends: a status, a body (JSON unless it is text), headers, after a wait; or it just hangs up."""
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+    hang_up: bool = False
+
+
+Script = Callable[[str, Any], Answer]
+
+
+class ModelServer:
+    """Answers by ``script(path, body)``; keeps every request, its headers, and the most that were in flight at once."""
+
+    def __init__(self, script: Script, port: int = 0) -> None:
+        self.script = script
+        self.requests: list[tuple[str, Any, dict[str, str]]] = []
+        self.max_in_flight = self._in_flight = 0
+        self.lock = threading.Lock()
+        self._httpd = _Httpd(("127.0.0.1", port), _handler(self))
+        self.port = self._httpd.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+        threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def paths(self) -> list[str]:
+        return [path for path, _, _ in self.requests]
+
+    def stop(self) -> None:
+        self._httpd.shutdown()
+        self._httpd.server_close()
+
+    def answer(self, path: str, body: Any, headers: dict[str, str]) -> Answer:
+        with self.lock:
+            self.requests.append((path, body, headers))
+            self._in_flight += 1
+            self.max_in_flight = max(self.max_in_flight, self._in_flight)
+        try:
+            answer = self.script(path, body)
+            time.sleep(answer.wait_s)
+            return answer
+        finally:
+            with self.lock:
+                self._in_flight -= 1
+
+
+class _Httpd(ThreadingHTTPServer):
+    request_queue_size = 512
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hung up is no news."""
+
+
+def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._respond(None)
+
+        def do_POST(self) -> None:
+            self._respond(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+        def _respond(self, body: Any) -> None:
+            answer = server.answer(self.path, body, {k.lower(): v for k, v in self.headers.items()})
+            if answer.hang_up:
+                self.close_connection = True
+                self.connection.shutdown(2)
+                return
+            content = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
+            data = content.encode()
+            self.send_response(answer.status)
+            kind = "text/html" if isinstance(answer.body, str) else "application/json"
+            for name, value in {"content-type": kind, "content-length": str(len(data)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: Any) -> None: ...
+
+    return Handler
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[ModelServer]:
+    """A server that lives as long as the block."""
+    server = ModelServer(script)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def chat(text: str | None, finish_reason: str = "stop", **message: Any) -> Answer:
+    """A chat completion."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish_reason}
+    return Answer({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}})
+
+
+def models(*names: str, **fields: Any) -> Answer:
+    """The list of models."""
+    return Answer({"object": "list", "data": [{"id": name, "object": "model", **fields} for name in names]})

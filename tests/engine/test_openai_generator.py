@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from email.utils import format_datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from model_server import Answer, ModelServer, chat, models, serving
+
+from graphmill.engine.models import Generator, Reply, Request
+from graphmill.engine.openai_generator import GeneratorGone, OpenAIGenerator
+from graphmill.engine.server import ServerError
+
+SECRET = "sk-not-for-anyones-eyes"
+
+
+def ask(identity: str, text: str = "hello", **kwargs: Any) -> Request:
+    return Request(identity, [{"role": "user", "content": text}], **kwargs)
+
+
+def connect(url: str, **kwargs: Any) -> OpenAIGenerator:
+    return OpenAIGenerator(url, **{"model": "m", "context_tokens": 4096, "first_wait_s": 0.01, **kwargs})
+
+
+def collect_all(generator: Generator, requests: Iterable[Request]) -> dict[str, Reply]:
+    requests = list(requests)
+    for request in requests:
+        generator.submit(request)
+    replies: dict[str, Reply] = {}
+    while len(replies) < len(requests):
+        replies.update({reply.id: reply for reply in generator.collect()})
+    return replies
+
+
+def one(script: Any, request: Request | None = None, **kwargs: Any) -> Reply:
+    with serving(script) as server, connect(server.url, **kwargs) as generator:
+        return collect_all(generator, [request or ask("a")])["a"]
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def test_it_is_a_generator() -> None:
+    with connect("http://127.0.0.1:9/v1") as generator:
+        assert isinstance(generator, Generator)
+
+
+def test_a_request_goes_out_whole_and_the_reply_comes_back_with_its_counts() -> None:
+    schema = {"type": "object"}
+    request = ask("a", "é\ud800 <|im_end|>", max_tokens=77, temperature=0.5, schema=schema, options={"seed": 3})
+    with serving(lambda path, body: chat("hi", "length")) as server, connect(server.url) as generator:
+        reply = collect_all(generator, [request])["a"]
+    path, body, _ = server.requests[0]
+    assert reply == Reply("a", "hi", "length", 7, 3)
+    assert path == "/v1/chat/completions"
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "é? <|im_end|>"}],
+        "max_tokens": 77,
+        "temperature": 0.5,
+        "seed": 3,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}},
+    }
+
+
+def test_options_replace_fields_and_take_them_out() -> None:
+    options = {"response_format": {"type": "json_object"}, "temperature": None, "max_completion_tokens": 9}
+    with serving(lambda path, body: chat("{}")) as server, connect(server.url) as generator:
+        collect_all(generator, [ask("a", schema={"type": "object"}, options=options)])
+    body = server.requests[0][1]
+    assert body["response_format"] == {"type": "json_object"}
+    assert body["max_completion_tokens"] == 9
+    assert not {"temperature", "max_tokens"} & set(body)
+
+
+def test_all_calls_settle_and_the_limit_holds_when_every_tenth_fails() -> None:
+    """Case O04."""
+
+    def script(path: str, body: Any) -> Answer:
+        number = int(body["messages"][0]["content"])
+        if number % 10 == 0:
+            return Answer("<h1>no</h1>", status=400) if number % 20 else Answer(hang_up=True)
+        return Answer(chat(str(number)).body, wait_s=0.002)
+
+    with serving(script) as server, connect(server.url, max_in_flight=4, max_retries=1) as generator:
+        replies = collect_all(generator, [ask(str(n), str(n)) for n in range(100)])
+        again = collect_all(generator, [ask(f"x{n}", "7") for n in range(12)])
+    assert {n for n, reply in replies.items() if reply.error} == {str(n) for n in range(0, 100, 10)}
+    assert all(reply.text == n for n, reply in replies.items() if not reply.error)
+    assert all(reply.text == "7" for reply in again.values())
+    assert server.max_in_flight == 4
+
+
+def test_submit_returns_at_once_and_replies_come_in_the_order_they_finish() -> None:
+    gate = threading.Event()
+
+    def script(path: str, body: Any) -> Answer:
+        if body["messages"][0]["content"] == "slow":
+            gate.wait(10)
+        return chat("done")
+
+    with serving(script) as server, connect(server.url) as generator:
+        generator.submit(ask("slow", "slow"))
+        generator.submit(ask("quick", "quick"))
+        assert [reply.id for reply in generator.collect()] == ["quick"]
+        gate.set()
+        assert [reply.id for reply in generator.collect()] == ["slow"]
+
+
+@pytest.mark.parametrize(
+    "failure", [Answer({}, 429), Answer({}, 500), Answer("<p>bad gateway", 502), Answer({}, 408), Answer(hang_up=True)]
+)
+def test_passing_failures_are_tried_again(failure: Answer) -> None:
+    answers = iter([failure, failure, chat("third time")])
+    assert one(lambda path, body: next(answers)).text == "third time"
+
+
+def test_a_failure_that_lasts_is_an_error_after_the_retries() -> None:
+    with serving(lambda path, body: Answer({"error": {"message": "overloaded"}}, 503)) as server:
+        with connect(server.url, max_retries=2) as generator:
+            reply = collect_all(generator, [ask("a")])["a"]
+    assert len(server.requests) == 3
+    assert reply.text == ""
+    assert reply.error == f"HTTP 503 from {server.url}/chat/completions: overloaded (3 tries)"
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+def test_a_request_that_is_refused_is_not_tried_again(status: int) -> None:
+    with serving(lambda path, body: Answer({"error": {"message": "context is 8 tokens"}}, status)) as server:
+        with connect(server.url) as generator:
+            reply = collect_all(generator, [ask("a")])["a"]
+    assert len(server.requests) == 1
+    assert "context is 8 tokens" in (reply.error or "")
+    assert str(status) in (reply.error or "")
+
+
+@pytest.mark.parametrize("in_seconds", [True, False])
+def test_retry_after_is_waited_for(in_seconds: bool) -> None:
+    # A date has whole seconds, so up to one of the two may be gone when it is read.
+    value = "1" if in_seconds else format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    answers = iter([Answer({}, 429, {"Retry-After": value}), chat("later")])
+    times: list[float] = []
+
+    def script(path: str, body: Any) -> Answer:
+        times.append(time.monotonic())
+        return next(answers)
+
+    assert one(script).text == "later"
+    assert times[1] - times[0] >= 0.5
+
+
+def test_a_wait_longer_than_the_deadline_is_not_begun() -> None:
+    reply = one(lambda path, body: Answer({}, 429, {"Retry-After": "3600"}), timeout_s=5.0)
+    assert "HTTP 429" in (reply.error or "")
+
+
+def test_an_answer_that_does_not_come_in_time_is_an_error_that_says_so() -> None:
+    reply = one(lambda path, body: Answer(chat("late").body, wait_s=1.0), timeout_s=0.2)
+    assert "within timeout_s=0.2" in (reply.error or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer("<html><body>Sign in</body></html>"), "text/html, not JSON: Sign in"),
+        (Answer([1, 2]), "malformed reply: expected an object"),
+        (Answer({"choices": []}), "no choices"),
+        (Answer({"choices": None}), "no choices"),
+        (Answer({"error": {"message": "engine dead"}}), "engine dead"),
+        (Answer({"choices": [{"text": "old style"}]}), "no message"),
+        (chat(None), "no content"),
+        (chat(None, reasoning_content="hmm" * 5), "nothing but thinking (15 characters)"),
+        (chat(None, "length", reasoning_content="hmm"), "cut off while thinking"),
+        (chat(None, refusal="I can't help"), "the model refused: I can't help"),
+    ],
+)
+def test_a_body_that_is_no_completion_is_an_error_that_names_it(answer: Answer, said: str) -> None:
+    reply = one(lambda path, body: answer)
+    assert said in (reply.error or "")
+    assert reply.text == ""
+
+
+def test_content_in_parts_is_joined_and_missing_usage_counts_nothing() -> None:
+    body = {"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}}]}
+    assert one(lambda path, sent: Answer(body)) == Reply("a", "ab")
+
+
+def test_an_empty_content_is_an_empty_text() -> None:
+    assert one(lambda path, body: chat("")) == Reply("a", "", "stop", 7, 3)
+
+
+def test_a_request_that_can_not_be_sent_is_an_error() -> None:
+    reply = one(lambda path, body: chat("hi"), ask("a", options={"seed": {1, 2}}))
+    assert "TypeError" in (reply.error or "")
+
+
+def test_the_model_and_its_context_are_asked_of_the_server() -> None:
+    def script(path: str, body: Any) -> Answer:
+        adapter = {"id": "adapter", "parent": "base", "max_model_len": None}
+        return Answer({"data": [{"id": "base", "max_model_len": 1234}, adapter]})
+
+    with serving(script) as server, OpenAIGenerator(server.url) as generator:
+        assert (generator.model, generator.context_tokens) == ("base", 1234)
+    with serving(script) as server, OpenAIGenerator(f"http://127.0.0.1:{server.port}/", "adapter") as generator:
+        assert (generator.model, generator.context_tokens) == ("adapter", 32_768)
+        assert server.paths() == ["/v1/models"]
+
+
+def test_a_choice_of_models_has_to_be_made() -> None:
+    with serving(lambda path, body: models("one", "two")) as server, pytest.raises(ServerError, match="one, two"):
+        OpenAIGenerator(server.url)
+
+
+def test_a_server_without_a_list_of_models_needs_the_name() -> None:
+    with serving(lambda path, body: Answer({}, 404)) as server:
+        assert OpenAIGenerator(server.url, "mine").model == "mine"
+        with pytest.raises(ServerError, match="404"):
+            OpenAIGenerator(server.url)
+
+
+def test_a_dead_server_is_named_before_any_work() -> None:
+    url = f"http://user:pa55word@127.0.0.1:{free_port()}/v1"
+    with pytest.raises(ServerError, match="Connection refused") as caught:
+        OpenAIGenerator(url)
+    assert url.replace("user:pa55word@", "") in str(caught.value)
+    assert "pa55word" not in str(caught.value)
+    with connect(url) as generator, pytest.raises(ServerError, match="vllm serve"):
+        generator.check()
+
+
+def test_check_waits_for_a_server_that_is_still_loading() -> None:
+    port = free_port()
+    with connect(f"http://127.0.0.1:{port}/v1") as generator:
+        starting: list[ModelServer] = []
+        timer = threading.Timer(0.3, lambda: starting.append(ModelServer(lambda path, body: models("m"), port)))
+        timer.start()
+        generator.check(wait_s=20.0)
+        timer.join()
+        starting[0].stop()
+
+
+def test_few_requests_to_a_dead_server_fail_one_by_one() -> None:
+    with connect(f"http://127.0.0.1:{free_port()}/v1", max_retries=1) as generator:
+        replies = collect_all(generator, [ask("a"), ask("b")])
+    assert all("Connection refused (2 tries)" in (reply.error or "") for reply in replies.values())
+
+
+def test_a_server_that_dies_in_the_middle_is_gone_and_no_request_is_blamed() -> None:
+    server = ModelServer(lambda path, body: chat("ok"))
+    with connect(server.url, max_retries=1, max_in_flight=3) as generator:
+        collect_all(generator, [ask("first")])
+        server.stop()
+        with pytest.raises(GeneratorGone, match="is gone.*Connection refused") as caught:
+            collect_all(generator, [ask(str(n)) for n in range(40)])
+        assert server.url in str(caught.value)
+        with pytest.raises(GeneratorGone):
+            generator.collect()
+
+
+def test_a_server_that_comes_back_within_the_retries_loses_nothing() -> None:
+    server = ModelServer(lambda path, body: chat("ok"))
+    revived: list[ModelServer] = []
+    with connect(server.url, max_retries=8, first_wait_s=0.05) as generator:
+        collect_all(generator, [ask("first")])
+        server.stop()
+        timer = threading.Timer(0.3, lambda: revived.append(ModelServer(lambda path, body: chat("back"), server.port)))
+        timer.start()
+        replies = collect_all(generator, [ask(str(n)) for n in range(20)])
+        timer.join()
+        revived[0].stop()
+    assert {reply.text for reply in replies.values()} == {"back"}
+
+
+def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(path: str, body: Any) -> Answer:
+        return Answer({"error": {"message": f"wrong key {SECRET}"}}, 401)
+
+    monkeypatch.setenv("GRAPHMILL_API_KEY", SECRET)
+    with serving(script) as server, connect(server.url) as generator:
+        reply = collect_all(generator, [ask("a")])["a"]
+        with pytest.raises(ServerError, match="refused the key in GRAPHMILL_API_KEY") as caught:
+            generator.check()
+        shown = [str(reply), str(caught.value), repr(generator), str(vars(generator)), str(vars(generator.server))]
+    assert server.requests[0][2]["authorization"] == f"Bearer {SECRET}"
+    assert not any(SECRET in text for text in shown)
+
+
+def test_the_usual_key_is_taken_where_ours_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHMILL_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with serving(lambda path, body: chat("hi")) as server, connect(server.url) as generator:
+        collect_all(generator, [ask("a")])
+        monkeypatch.delenv("OPENAI_API_KEY")
+        collect_all(generator, [ask("b")])
+    assert server.requests[0][2]["authorization"] == f"Bearer {SECRET}"
+    assert "authorization" not in server.requests[1][2]
+
+
+def test_a_user_in_the_url_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GRAPHMILL_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(lambda path, body: Answer({"message": "not you, pa55word"}, 403)) as server:
+        with connect(server.url.replace("http://", "http://me:pa55word@")) as generator:
+            reply = collect_all(generator, [ask("a")])["a"]
+            assert "pa55word" not in f"{reply}{generator!r}{generator.server!r}"
+    assert server.requests[0][2]["authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=secret", "http://host/v1#m"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="server's URL must") as caught:
+        connect(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_closing_cancels_promptly_what_is_in_flight_and_wakes_collect() -> None:
+    gate = threading.Event()
+
+    def script(path: str, body: Any) -> Answer:
+        gate.wait(30)
+        return chat("too late")
+
+    with serving(script) as server:
+        generator = connect(server.url)
+        generator.submit(ask("a"))
+        timer = threading.Timer(0.2, generator.close)
+        timer.start()
+        with pytest.raises(RuntimeError, match="was closed"):
+            generator.collect()
+        timer.join()
+        generator.close()
+        with pytest.raises(RuntimeError, match="is closed"):
+            generator.submit(ask("b"))
+        gate.set()
+
+
+def test_collecting_nothing_is_an_error_and_no_endless_wait() -> None:
+    with connect("http://127.0.0.1:9/v1") as generator, pytest.raises(RuntimeError, match="no request open"):
+        generator.collect()
+
+
+def test_a_program_that_ends_or_is_interrupted_with_requests_open_ends_quietly() -> None:
+    gate = threading.Event()
+
+    def script(path: str, body: Any) -> Answer:
+        gate.wait(30)
+        return chat("too late")
+
+    program = (
+        "import os, signal, sys, threading\n"
+        "from graphmill.engine.models import Request\n"
+        "from graphmill.engine.openai_generator import OpenAIGenerator\n"
+        "generator = OpenAIGenerator(sys.argv[1], 'm', context_tokens=1000)\n"
+        "generator.submit(Request('a', [{'role': 'user', 'content': 'x'}]))\n"
+        "threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+        "try:\n"
+        "    generator.collect()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    with serving(script) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", program, server.url], capture_output=True, text=True, timeout=60, check=False
+        )
+        gate.set()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
