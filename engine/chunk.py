@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphmill.engine.cuts import Ints
 from graphmill.engine.ids import content_id
@@ -33,12 +34,15 @@ CHUNKS = pa.schema(
 SEPARATORS = ("\n\n", "\n", "。", "．", ".", "！", "!", "？", "?", " ", "\t", "\u3000", "\u200b")
 
 GROUP_CHARS = 32 << 20
-"""Text that goes to the tokenizer in one call."""
+"""Text of documents that are chunked together."""
+CALL_CHARS = 4 << 20
+"""Text that goes to the tokenizer in one call: a tokenizer may take some 200 bytes a character until it returns."""
 UNIT_CHARS = 16 << 10
 """A longer document is tokenized in parts of about this size: in parallel, and in memory that does not grow with it."""
 _WINDOW, _SYNC = 256, 16
 _PROBE = "The old mill ran on the river"
 _PROBE_CUTS = (len("The old mill"), len("The old mill "))
+_PROBE_TAILS = [_PROBE[cut:] for cut in _PROBE_CUTS]
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def chunk(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig) -> pa.
 
 
 def _groups(documents: pa.Table) -> Iterator[pa.Table]:
-    sizes = np.cumsum([len(text) for text in documents["text"].to_pylist()])
+    sizes = np.cumsum(pc.utf8_length(documents["text"]).to_numpy())
     start = 0
     while start < documents.num_rows:
         filled = int(sizes[start - 1]) if start else 0
@@ -123,17 +127,41 @@ def _plan(texts: Sequence[str], tokenizer: Tokenizer, config: ChunkConfig) -> li
     """Cuts each text by the tokens found in one pass over all of them."""
     seams = [_seams(text) for text in texts]
     units = [text[a:b] for text, at in zip(texts, seams, strict=True) for a, b in _between(at, len(text))]
-    *spans, whole, with_space, without = tokenizer.spans([*units, _PROBE, *(_PROBE[cut:] for cut in _PROBE_CUTS)])
-    slack = _slack(whole[:, 0], dict(zip(_PROBE_CUTS, (len(with_space), len(without)), strict=True)))
+    *unit_starts, whole, with_space, without = _token_starts(tokenizer, [*units, _PROBE, *_PROBE_TAILS])
+    slack = _slack(whole, dict(zip(_PROBE_CUTS, (len(with_space), len(without)), strict=True)))
     planned = []
-    unit = iter(spans)
+    unit = iter(unit_starts)
     for text, at in zip(texts, seams, strict=True):
-        offsets = [next(unit)[:, 0] + start for start, _ in _between(at, len(text))]
-        starts = np.maximum.accumulate(np.concatenate(offsets)) if offsets else np.zeros(0, np.int64)
+        offsets = [next(unit) + start for start, _ in _between(at, len(text))]
+        starts = np.concatenate(offsets)
         bounds = find_bounds(text, starts, config.tokens, config.separators if config.by == "separators" else None)
         chunks = plan_chunks(bounds, config.tokens, config.overlap, slack)
         planned.append(_Text(text, starts, at, bounds, chunks, [-1] * len(chunks)))
     return planned
+
+
+def _token_starts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Ints]:
+    """Character starts of each text's tokens, int64, ascending."""
+    found: list[Ints] = []
+    for group in _calls(texts):
+        found += [np.maximum.accumulate(spans[:, 0].astype(np.int64)) for spans in tokenizer.spans(group)]
+    return found
+
+
+def _token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+    return [int(count) for group in _calls(texts) for count in tokenizer.count(group)]
+
+
+def _calls(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in groups for one call each."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        if size and size + len(text) > CALL_CHARS:
+            yield texts[start:i]
+            start, size = i, 0
+        size += len(text)
+    if start < len(texts):
+        yield texts[start:]
 
 
 def _slack(starts: Ints, tails: Mapping[int, int]) -> int:
@@ -203,17 +231,17 @@ def _counts(chunks: Sequence[tuple[_Text, Span]], tokenizer: Tokenizer) -> list[
             whole.add(number)
         else:
             places += [(number, window) for window in windows]
-    found = tokenizer.spans([chunks[n][0].text[w.start : w.end] for n, w in places]) if places else []
-    for (number, window), spans in zip(places, found, strict=True):
+    found = _token_starts(tokenizer, [chunks[n][0].text[w.start : w.end] for n, w in places])
+    for (number, window), starts in zip(places, found, strict=True):
         known = chunks[number][0].starts_in(window.start, window.end)
-        alone = np.maximum.accumulate(spans[:, 0]) + window.start
+        alone = starts + window.start
         if window.agrees(known, alone):
             counts[number] += len(alone) - len(known)
         else:
             whole.add(number)
     again = sorted(whole)
-    for number, count in zip(again, tokenizer.count([_text(chunks[n]) for n in again]) if again else [], strict=True):
-        counts[number] = int(count)
+    for number, count in zip(again, _token_counts(tokenizer, [_text(chunks[n]) for n in again]), strict=True):
+        counts[number] = count
     return counts
 
 

@@ -20,7 +20,7 @@ DEFAULT_MAX_TOKENS = 512
 SPECIAL_TOKENS = 2
 BATCHES_PER_ROUND = 256
 _ABOUT_TEXTS = frozenset({200, 400, 413, 422, 500})
-"""Statuses that one of the texts may be the cause of: 200 came with no vectors, 500 is said of one that is not finite."""
+"""Statuses that a text may be the cause of: 200 that came with no vectors, 500 for a vector that is not finite."""
 
 
 class OpenAIEmbedder:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from graphmill.engine.phrases_en import Found, Reading, read_english
+from graphmill.engine.phrases_en import Found, Reading, Setting, read_english
 from graphmill.engine.phrases_fold import fold_names
-from graphmill.engine.phrases_lexicon import singulars
+from graphmill.engine.phrases_lexicon import english, singulars
 from graphmill.engine.phrases_text import FILL, Span, blank, sentences
 from graphmill.engine.phrases_tokens import marked_titles
 from graphmill.engine.phrases_zh import read_chinese
@@ -26,6 +26,8 @@ MAX_UNCERTAIN = 24
 MAX_CONCEPTS = 18
 MAX_PAIRS = 400
 MAX_NAMES_PER_SENTENCE = 12
+MAX_PROSE_FILL = 0.02
+MIN_TECHNICAL_WORDS = 5
 MAX_DESCRIPTION_CHARS = 200
 SAME_SENTENCE, NEXT_SENTENCE = 2, 1
 
@@ -108,8 +110,9 @@ def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurr
 
 
 def _read(text: str, spans: list[Span], language: str) -> list[Reading]:
-    marked = marked_titles(text)
     lower_seen = frozenset(_LOWER.findall(text))
+    technical = text.count(FILL) > MAX_PROSE_FILL * len(text) or len(lower_seen & english()["technical"]) >= MIN_TECHNICAL_WORDS
+    setting = Setting(lower_seen, marked_titles(text), technical)
     mixed = language != "ja" and _HAN.search(text) is not None
     readings: list[Reading] = []
     for span in spans:
@@ -117,7 +120,7 @@ def _read(text: str, spans: list[Span], language: str) -> list[Reading]:
         if mixed and 3 * len(_HAN.findall(sentence)) > len(sentence):
             readings.append(read_chinese(sentence, span.heading, text))
         else:
-            readings.append(read_english(sentence, span.heading, lower_seen, marked))
+            readings.append(read_english(sentence, span.heading, setting))
     return readings
 
 
@@ -146,9 +149,9 @@ def _folded(tallies: dict[str, _Tally], readings: list[Reading]) -> dict[str, _T
         elif into in folded:
             folded[into].merge(tallies[key])
     for key, alias in aliases.items():
-        tally = folded.get(key)
+        tally = folded.get(canonical.get(key, key))
         if tally is not None:
-            tally.spellings = Counter({f"{tally.name} ({alias})": 1})
+            tally.spellings = Counter({f"{tallies[key].name} ({alias})": 1})
     return folded
 
 

@@ -45,7 +45,7 @@ def fold_variants(names: pd.DataFrame) -> pd.DataFrame:
     everywhere = wide.groupby("local", sort=True).agg(type=("type", "first"), count=("count", "sum"))
     # "x (y)" names its other half in whatever document, though it has been folded there.
     brackets = [match.groups() for key in sorted(set(keys)) if key.endswith((")", "）")) and (match := BRACKETED.fullmatch(key))]
-    merged = fold_names({key: (kind, count) for key, kind, count in everywhere.itertuples()}, brackets)
+    merged = fold_names({key: (kind, count) for key, kind, count in everywhere.itertuples()}, brackets, wide=True)
     canonical = [merged.get(key, key) for key in local]
     result = pd.DataFrame({"document_id": documents, "key": keys, "canonical": canonical})
     return result[result["key"] != result["canonical"]].reset_index(drop=True)
@@ -70,7 +70,7 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
     returns  key, name (the most frequent sure spelling), type, num_texts, count; sorted by key
 
     Left out: names that no text is sure of (in Chinese: and fewer than three texts have); concepts mentioned once, or single
-    words in one text only; single capitalised words that the corpus uses more often in lower case; and what stands in so
+    words in one text only; technical terms in one text, once or twice; single capitalised words that the corpus uses more often in lower case; and what stands in so
     many texts that it tells none apart (concepts in over 10 %, names in over half of the texts, from 500 texts on).
     """
     sure = names[names["type"] != UNCERTAIN]
@@ -86,6 +86,7 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
     keep = (totals["sure_texts"] > 0) | is_han & (totals["num_texts"] >= 3)
     keep &= ~is_concept | (totals["count"] > 1)
     keep &= ~(is_concept & is_single) | (totals["num_texts"] > 1)
+    keep &= ~((totals["type"] == "TECHNOLOGY") & is_single) | (totals["num_texts"] > 1) | (totals["count"] > 2)
     keep &= ~(is_single & is_concept & _is_ordinary(names, totals))
     if num_texts >= MIN_TEXTS_FOR_SHARES:
         keep &= totals["num_texts"] <= num_texts * is_concept.map({True: MAX_CONCEPT_SHARE, False: MAX_NAME_SHARE})

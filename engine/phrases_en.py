@@ -16,6 +16,8 @@ _ROMAN = re.compile(r"[IVXLC]+")
 _IDENTIFIER = re.compile(r"CVE-|.*\d{4}|.*\d.*[a-z].*\d|.*[+]$|.*(?:Error|Exception|Warning)$")
 _LOCATIVE = frozenset("in at near off around across inside outside toward towards round".split())
 _SHIPS = frozenset("wreck crew master deck log hull sinking loss captain skipper bridge on cargo".split())
+_LABELS = frozenset(("copyright", "copyrights", "portions", "author", "authors", "maintainer", "from", "by"))
+_DAY_ABBREVIATIONS = frozenset("sun mon tue wed thu fri sat jan feb mar apr may jun jul aug sep oct nov dec".split())
 _BE = frozenset("is was are were became becomes remains".split())
 _ARTICLE = frozenset("a an the one".split())
 
@@ -35,6 +37,17 @@ class Found(NamedTuple):
     alias: str = ""
 
 
+class Setting(NamedTuple):
+    """What the whole text tells about its sentences."""
+
+    lower_seen: frozenset[str]
+    """Every word that the text has in lower case."""
+    marked: Mapping[str, str]
+    """Titles set off by italics or quotation marks (phrases_tokens.marked_titles)."""
+    technical: bool
+    """Whether the text is about software."""
+
+
 class Reading(NamedTuple):
     """What one sentence holds: names, and lower-case noun phrases (which count as concepts only where they recur)."""
 
@@ -42,12 +55,8 @@ class Reading(NamedTuple):
     nouns: list[str]
 
 
-def read_english(sentence: str, heading: bool, lower_seen: frozenset[str], marked: Mapping[str, str]) -> Reading:
-    """Names and noun phrases of one sentence.
-
-    lower_seen  every word that the whole text has in lower case
-    marked      titles set off by italics or quotation marks in the whole text (phrases_tokens.marked_titles)
-    """
+def read_english(sentence: str, heading: bool, setting: Setting) -> Reading:
+    """Names and noun phrases of one sentence."""
     if _SHOUT.search(sentence) or is_boilerplate(sentence):
         return Reading([], [])
     tokens, kinds = tokens_of(sentence)
@@ -55,9 +64,9 @@ def read_english(sentence: str, heading: bool, lower_seen: frozenset[str], marke
     names: list[Found] = []
     for match in SPAN.finditer(kinds):
         for start, end in _segments(tokens, kinds, *match.span()):
-            found = _name(tokens, kinds, start, end, lower_seen, marked)
+            found = _name(tokens, kinds, start, end, setting)
             if found:
-                names.append(found._replace(strong=False) if weak and found.name not in marked else found)
+                names.append(found._replace(strong=False) if weak and found.name not in setting.marked else found)
     return Reading(names, [] if heading else _noun_phrases(tokens, kinds))
 
 
@@ -101,43 +110,51 @@ def _joins(tokens: list[str], kinds: str, start: int, link: int, after: int, end
         return any(word.lower() in lists["heads"] for word in following) and not any(word.lower() in lists["plain"] for word in following[:1] if word.lower() not in lists["heads"])
     if letter == "p":
         return kinds[link - 1] in "CI" and head not in lists["plain"]
-    return letter == "&"
+    if tokens[end - 1].lower() in lists["firm_ends"] | lists["org_heads"]:
+        return True
+    # No firm: the authors of 1990, or two acronyms.
+    return kinds[end : end + 1] != "n" and tokens[link - 1][1:].islower() and tokens[after][1:].islower() and head not in lists["tech"]
 
 
-def _name(tokens: list[str], kinds: str, start: int, end: int, lower_seen: frozenset[str], marked: Mapping[str, str]) -> Found | None:
+def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting) -> Found | None:
     lists = english()
+    previous = kinds[start - 1] if start else "."
+    while end - start > 1 and kinds[start + 1] in "TCI" and tokens[start].lower() in _LABELS:
+        start += 1
+    initial = previous in ".q(n)" or previous == "," and tokens[start].lower() in lists["verb_forms"]
+    first = tokens[start].lower()
+    if initial and end - start > 1 and kinds[start + 1] in "TCI" and _is_ordinary(tokens[start], first, setting.lower_seen):
+        rest = tokens[start + 1].lower()
+        whole = first in lists["adjectives"] and (rest in lists["plain_or_head"] or end - start == 2 and rest in lists["everyday"])
+        if not whole and (previous != "n" or first in lists["verb_forms"]):
+            start += 1
+            initial = False
     titled = False
     if kinds[start] == "T" and end - start > 1 and type_of_name(tuple(tokens[start:end]))[0] in ("PERSON", "CONCEPT"):
         while kinds[start] == "T" and end - start > 1:
             start += 1
-        titled = True
-    previous = kinds[start - 1] if start else "."
-    initial = not titled and previous in ".q(n"
-    first = tokens[start].lower()
-    if initial and end - start > 1 and kinds[start + 1] in "TCI" and _is_ordinary(tokens[start], first, lower_seen):
-        rest = tokens[start + 1].lower()
-        if not (first in lists["adjectives"] and (rest in lists["plain_or_head"] or end - start == 2 and rest in lists["everyday"])) and not (previous == "n" and first not in lists["verb_forms"]):
-            start += 1
-            initial, previous, first = False, "C", tokens[start].lower()
+        titled, initial = True, False
     words = _joined(tokens[start:end], kinds[start:end])
-    if len(words) == 1 and kinds[end : end + 1] == "w" and f"{words[0]} {tokens[end]}" in marked:
+    if len(words) == 1 and kinds[end : end + 1] == "w" and f"{words[0]} {tokens[end]}" in setting.marked:
         return Found(f"{words[0]} {tokens[end]}", "CONCEPT", 2.0, True)  # Saccharina lucerna
     name = " ".join(words)
     the = start > 0 and tokens[start - 1].lower() == "the"
-    is_marked = name in marked
-    strong = _strength(words, initial, the, titled, is_marked, lower_seen)
+    is_marked = name in setting.marked
+    strong = _strength(words, initial, the, titled, is_marked, setting.lower_seen)
     if strong is None:
         return None
-    kind, weight, defines = _typed(tokens, kinds, start, end, words, titled, marked.get(name))
+    kind, weight, defines = _typed(tokens, kinds, start, end, words, titled, setting)
     return Found(name, kind, weight, strong, defines, _alias(tokens, kinds, start, end, words))
 
 
 def _is_ordinary(word: str, lower: str, lower_seen: frozenset[str]) -> bool:
     """Whether a capitalised word at the start of a sentence is more likely an ordinary word."""
     lists = english()
+    if lower in lists["given"] and lower not in lists["function"]:
+        return False
     if lower in lists["plain"]:
         return True
-    return lower in lower_seen and not word.isupper() and lower not in lists["given"] and lower not in lists["places"]
+    return lower in lower_seen and not word.isupper() and lower not in lists["places"]
 
 
 def _joined(words: list[str], kinds: str) -> list[str]:
@@ -147,7 +164,7 @@ def _joined(words: list[str], kinds: str) -> list[str]:
     joined: list[str] = []
     for word, letter in zip(words, kinds, strict=True):
         if letter == "s":
-            joined[-1] += word.replace("’", "'")
+            joined[-1] += word.replace("’", "'").rstrip()
         else:
             joined.append(word)
     return joined
@@ -167,7 +184,7 @@ def _strength(words: list[str], initial: bool, the: bool, titled: bool, marked: 
         if lower in lower_seen and lower not in lists["tech"]:
             return None if word.isupper() or initial else False
         return not initial
-    if len(words) > MAX_NAME_WORDS or len(words) > 2 and all(word.isupper() and len(word) > 3 for word in words):
+    if all(word.lower() in _DAY_ABBREVIATIONS for word in words) or len(words) > MAX_NAME_WORDS or len(words) > 2 and all(word.isupper() and len(word) > 3 for word in words):
         return None
     if all(word.lower() in lists["plain"] or word.lower() in lists["demonyms"] or len(word) < 3 for word in words):
         return (the and words[-1].lower() in lists["heads"]) or marked
@@ -179,9 +196,12 @@ def name_in_capitals(words: list[str]) -> bool:
     return all(word.isupper() and len(word) > 3 for word in words)
 
 
-def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, mark: str | None) -> tuple[str, float, bool]:
+def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, setting: Setting) -> tuple[str, float, bool]:
     """Type, its weight, and whether the sentence goes on to say what the thing is."""
     kind, weight = type_of_name(tuple(words))
+    if setting.technical and (kind, weight) in (("PERSON", 1.0), ("ORGANIZATION", 0.3)) and words[0].lower() not in english()["given"]:
+        kind, weight = ("CONCEPT", 0.1) if kind == "PERSON" else ("TECHNOLOGY", 0.2)
+    mark = setting.marked.get(" ".join(words))
     after, defines = _after(tokens, kinds, end, len(words))
     hints = [(kind, weight)]
     if titled:
@@ -190,7 +210,7 @@ def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str]
         hints.append(("WORK", 0.3 if mark == "*" else 1.2))
     if after:
         hints.append(after)
-    before = _before(tokens, start, weight)
+    before = _before(tokens, start, 1.1 if setting.technical or kind == "TECHNOLOGY" else weight)
     if before:
         hints.append(before)
     if start and tokens[start - 1].lower() == "the":
@@ -228,6 +248,8 @@ def _after(tokens: list[str], kinds: str, end: int, num_words: int) -> tuple[tup
     letter, following = kinds[end], tokens[end + 1 : end + 8]
     if letter == "v":
         return ("PERSON", 1.5), False
+    if letter == "m" or letter in "(." and kinds[end + 1 : end + 2] == "m":
+        return (("PERSON", 2.0) if 1 < num_words < 5 else None), False
     if letter == "s":
         return (("PERSON", 2.0) if following and following[0].lower() in lists["person_nouns"] else None), False
     if letter == "(" and following and num_words > 1 and (following[0] == "born" or following[0][:4].isdigit() and len(following) > 1 and following[1] in "–-"):

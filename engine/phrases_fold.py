@@ -12,18 +12,19 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _OPEN = ("PERSON", "CONCEPT", "")
 
 
-def fold_names(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+def fold_names(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, str]] = (), wide: bool = False) -> dict[str, str]:
     """Variant key -> the key it goes with, within one scope (a text, a document, a corpus); only what is unambiguous there.
 
     rows     key -> (type, count); keys are casefolded names
     aliases  pairs of keys known to name one thing; "x (y)" keys bring their own
+    wide     the scope is a whole corpus: there "the Trust" may be anybody's, though only one Trust has its full name in it
 
     The result holds no chains and doesn't depend on the order of the rows.
     """
     step = _aliases(rows, aliases)
     for rule in (_same_but_for_dressing, _plurals, _short_persons, _short_organizations, _short_chinese, _chinese_titles):
         for key, target in rule(rows).items():
-            if key != target and key not in step:
+            if key != target and key not in step and not (wide and rows[key][0] == "" and rule in (_short_organizations, _short_chinese)):
                 step[key] = target
     return {key: end for key in step if (end := _end(step, key)) != key}
 
@@ -99,7 +100,7 @@ def _plurals(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """A surname, a given name or initials and surname -> the one full name in the scope that it can stand for."""
     lists = english()
-    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and " " in key and key[1:2] != "." and key[-1] not in ")）"]
+    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and " " in key and key[1:2] != "." and key[-1] not in ")）" and key.split(" ", 1)[0] not in lists["titles"]]
     by_surname: dict[str, list[str]] = {}
     by_given: dict[str, list[str]] = {}
     for key in full:

@@ -40,7 +40,7 @@ def _boilerplate() -> re.Pattern[str]:
 
 
 # Each alternative of the pattern holds one of these; looking for them first is ten times faster than the pattern.
-_SMALL_PRINT = ("warrant", "licens", "copy", "liable", "damage", "redistribut", "hereby", "permi", "reserved", "conditions", "patent", "program", "source", "claim", "endorse", "law", "derivat", "merchant", "fitness", "as is", "event", "tort", "this file", "terms", "free of", "materials", "debian", "you ", "permission", "gratis", "with or")
+_SMALL_PRINT = ("warrant", "licens", "copy", "liable", "damage", "redistribut", "hereby", "permi", "reserved", "conditions", "patent", "program", "source", "claim", "endorse", "law", "derivat", "merchant", "fitness", "as is", "event", "tort", "this file", "terms", "free of", "materials", "debian", "you ", "permission", "gratis", "with or", "adapt", "collective", "original", "publicly")
 
 
 def is_boilerplate(sentence: str) -> bool:
@@ -98,6 +98,8 @@ def type_of_name(words: tuple[str, ...]) -> tuple[str, float]:
     """Type of an English name from its own words, with a weight (0.1: a guess for want of anything, 5: beyond doubt)."""
     lists = english()
     lower = [word.lower() for word in words]
+    if len(words) in (2, 3) and lower[0] in lists["given"] and lower[-1] in lists["surname_heads"]:
+        return "PERSON", 2.5
     typed = _by_head(lower, lists)
     if typed:
         return typed
@@ -115,10 +117,14 @@ def type_of_name(words: tuple[str, ...]) -> tuple[str, float]:
         return "ORGANIZATION", 1.5
     if lower[0] in lists["tech"] or lower[-1] in lists["tech_heads"] | lists["tech"]:
         return "TECHNOLOGY", 1.5
-    unplain = not any(word in lists["plain"] or word in lists["everyday"] or word in lists["demonyms"] or word in lists["places"] for word in lower)
+    unplain = not any(_is_common(word, lists) for word in lower) and not any(_is_common(word, lists) for word in singulars(lower[-1]))
     if unplain and len(words) in (2, 3) and all(word[1:].islower() or _is_mixed_surname(word) for word in words):
         return "PERSON", 1.0
     return "CONCEPT", 0.1
+
+
+def _is_common(word: str, lists: Mapping[str, frozenset[str]]) -> bool:
+    return word in lists["plain"] or word in lists["everyday"] or word in lists["demonyms"] or word in lists["places"]
 
 
 def _by_head(lower: list[str], lists: Mapping[str, frozenset[str]]) -> tuple[str, float] | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-FILL = "\x01"
+FILL, MAIL = "\x01", "\x02"
 MAX_SENTENCE_CHARS = 1000
 
 
@@ -46,7 +46,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def blank(text: str) -> str:
-    """The text with code, addresses, paths and markup overwritten by FILL, character for character."""
+    """The text with code, addresses, paths and markup overwritten by FILL (e-mail addresses by MAIL), character for character."""
     if "```" in text or "~~~" in text:
         text = _FENCE.sub(_fill, text)
     if "<" in text or "&" in text:
@@ -73,8 +73,9 @@ def _blank_word(match: re.Match[str]) -> str:
     core = word.strip(_EDGE)
     if core == core.translate(_MARKUP):
         return word.translate(_MARKUP)
-    tail = word[-1] if word[-1] in ".!?," else FILL
-    return FILL * (len(word) - 1) + tail
+    fill = MAIL if "@" in core and "." in core and "/" not in core else FILL
+    tail = word[-1] if word[-1] in ".!?," else fill
+    return fill * (len(word) - 1) + tail
 
 
 def sentences(text: str) -> Iterator[Span]:

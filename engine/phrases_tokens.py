@@ -9,18 +9,19 @@ import re
 from functools import lru_cache
 
 from graphmill.engine.phrases_lexicon import english
+from graphmill.engine.phrases_text import MAIL
 
 
 # Letters of the kinds:  C capitalised content word  T capitalised title  I initial  F capitalised function word
 # D month or weekday  o "of"  t "the"  r "for"  a "and"  & ampersand  p particle of a family name  s possessive
 # v verb of a person speaking or living  f other function word  x filler (verb, plain adjective, adverb)  g plain noun
-# w other lower-case word  n number  , comma  ( ) brackets  q quotation mark  h Han run  . anything else
+# w other lower-case word  n number  , comma  ( ) brackets  q quotation mark  h Han run  m e-mail address  . anything else
 _TOKEN = re.compile(
     r"[A-Za-z]{1,12}+(?:\.[a-z]{1,12}+)++(?![\w])|(?:[A-Z]\.){2,8}"  # os.path, e.g.; U.S.
     r"|(?:Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|St|Mt|Jr|Sr)\.|[A-Z]\.(?=\s?[A-Z])"
-    r"|['’]s\b|(?<=s)['’](?=\s)"
+    r"|['’]s\b|(?<=s)['’]\s(?=[A-Z])"
     r"|[^\W\d_\u3400-\u9fff\u3040-\u30ff](?:[^\W_\u3400-\u9fff\u3040-\u30ff]|[-'’&.+](?!s\b)(?=[^\W_]))*+[+#]{0,2}"
-    r"|[\u3400-\u9fff·]++|\d[\w.,:%°-]*+|\x01++|[^\w\s]|_++"
+    r"|[\u3400-\u9fff·]++|\d[\w.,:%°-]*+|\x01++|\x02++|[^\w\s]|_++"
 )
 SPAN = re.compile(r"[TCI](?:[TCI]|(?:p{1,2}|ot?|rt?|[a&s])(?=[TCI]))*")
 CONCEPT = re.compile(r"[wg]*w[wg]*(?!s)")
@@ -29,7 +30,7 @@ _ITALIC = re.compile(r"(?<![\w*_])([*_])(?![\s*_])([A-Z][^*_\n]{2,60}+)\1(?![\w*
 _QUOTED = re.compile(r"[\"“]([A-Z][\w'’-]*+(?: [\w'’&-]++){0,6})[\"”]")
 
 
-_SIGNS = {",": ",", "(": "(", ")": ")", "[": "(", "]": ")", "&": "&", '"': "q", "“": "q", "”": "q", "‘": "q"}
+_SIGNS = {MAIL: "m", ",": ",", "(": "(", ")": ")", "[": "(", "]": ")", "&": "&", '"': "q", "“": "q", "”": "q", "‘": "q"}
 
 
 @lru_cache(maxsize=100_000)
@@ -43,7 +44,7 @@ def kind(token: str) -> str:
             return "."
         return _upper_kind(token, lower) if first.isupper() else _lower_kind(lower)
     if first in "'’" and len(token) <= 2:
-        return "s" if len(token) == 2 or token == "’" else "q"
+        return "s" if len(token) == 2 else "q"
     if first.isdigit():
         return "n"
     return _SIGNS.get(first, ".")

@@ -16,7 +16,7 @@ _BLOCK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+|[A-Za-z][A-Za-z0-9.+#'’-]*(
 _WORK = re.compile("《([^《》\n\x01]{1,40})》")
 _QUOTED = re.compile("[“「\"]([^“”「」\"\n，。；：！？、]{1,10})[”」\"]\\s*(号|轮)?")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_AFTER_NAME = "[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“\"]?([A-Z][A-Za-z.'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”\"]?[）)]"
+_AFTER_NAME = "[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“\"]?([A-Z][A-Za-z.'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”\"]?[）)，,]"
 _NO_TERM = ("的", "了", "吗", "呢", "吧", "啊")
 MAX_CONTEXT_CHARS = 20_000
 MAX_RUN_WORDS = 8
@@ -152,17 +152,17 @@ def _words(sentence: str) -> list[Word]:
 
 def _sounds(words: list[Word]) -> list[Word]:
     """Joins what the segmenter has cut foreign names into: runs of characters that render sounds, dots within."""
-    sounds = chinese()["sounds"]
+    lists = chinese()
     joined: list[Word] = []
     at = 0
     while at < len(words):
         end = at
-        while end < len(words) and (words[end].text == "·" and end > at or _is_sound(words[end], sounds, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))):
+        while end < len(words) and (words[end].text == "·" and end > at or _is_sound(words[end], lists, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))):
             end += 1
         while end > at and words[end - 1].text == "·":
             end -= 1
         run = words[at:end]
-        if end < len(words) and any(word.text == "·" for word in run[-3:]) and len(words[end].text) == 2 and all(character in sounds for character in words[end].text):
+        if end < len(words) and any(word.text == "·" for word in run[-3:]) and len(words[end].text) == 2 and words[end].text not in lists["titles"] and all(character in lists["sounds"] for character in words[end].text):
             run = words[at : end + 1]  # 洛丽·斯基恩, where 基恩 is a word as well
             end += 1
         text = "".join(word.text for word in run)
@@ -177,8 +177,8 @@ def _sounds(words: list[Word]) -> list[Word]:
     return joined
 
 
-def _is_sound(word: Word, sounds: frozenset[str], beside_dot: bool) -> bool:
-    if not all(character in sounds for character in word.text):
+def _is_sound(word: Word, lists: Mapping[str, frozenset[str]], beside_dot: bool) -> bool:
+    if word.text in lists["titles"] or not all(character in lists["sounds"] for character in word.text):
         return False
     if beside_dot:
         return True

@@ -10,7 +10,7 @@ from typing import Any
 from graphmill.engine.mend_json import ROOT_GOES_ON, FoundObject, ObjectReader
 from graphmill.engine.strip_thoughts import strip_thoughts
 
-_START = re.compile(r"[{｛](?=\s*(?:[\"“”'‘`}｝]|[A-Za-z_]\w{0,40}\s{0,8}[:：]))")
+_START = re.compile(r"[{｛](?=[\s\ufeff\u200b]*(?:[\"“”'‘`}｝]|[A-Za-z_]\w{0,40}\s{0,8}[:：]))")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -41,13 +41,12 @@ def find_objects(text: str, keep_open: bool = False) -> Iterator[FoundObject]:
     if text.lstrip()[:2] in ('"{', '"[') or _START.search(text) is None:
         text = _unescaped(text)
     at = 0
-    # Bounded, since json's exception counts the lines of all the text before it; and json lets half a pair through.
-    strict_tries = 0 if _ESCAPED_SURROGATE.search(text) else 4
+    strict_tries = 4  # Bounded, since json's exception counts the lines of all the text before it.
     while start := _START.search(text, at):
         at = start.end()
         found = _decode(text, start.start()) if strict_tries else None
         if found is None:
-            strict_tries -= strict_tries > 0
+            strict_tries = max(strict_tries - 1, 0)
             found = ObjectReader(text, keep_open).read(at)
         if found:
             yield found
@@ -66,6 +65,8 @@ def _unescaped(text: str) -> str:
 def _decode(text: str, start: int) -> FoundObject | None:
     try:
         value, end = _DECODER.raw_decode(text, start)
+        if _ESCAPED_SURROGATE.search(text, start, end):
+            json.dumps(value, ensure_ascii=False).encode()  # json lets half a pair through, which no table can hold.
     except (ValueError, RecursionError):
         return None
     if ROOT_GOES_ON.match(text, end):

@@ -82,6 +82,19 @@ class Server:
     def __repr__(self) -> str:
         return f"Server({self.url!r})"
 
+    def connect_again(self, *, max_in_flight: int, timeout_s: float) -> Server:
+        """A second connection to the same server, with limits of its own."""
+        other = Server(
+            self.url,
+            api_key_env=self.api_key_env,
+            max_in_flight=max_in_flight,
+            timeout_s=timeout_s,
+            max_retries=self.max_retries,
+            first_wait_s=self.first_wait_s,
+        )
+        other._user = self._user
+        return other
+
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Runs a coroutine that awaits ``request`` in the background."""
         return self._background.start(work)

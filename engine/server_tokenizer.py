@@ -24,37 +24,27 @@ TASKS_AT_ONCE = 1024
 class ServerTokenizer:
     """Counts and places tokens by asking the server, many texts at a time; counts are remembered.
 
-    It has a connection of its own, so that it never waits for a completion. The constructor raises ServerError where
-    the server has no /tokenize.
+    Special-token text in a document is one token here, as it is to the server.
+
+    server  a URL, or the Server of the model; its connection is not shared, so that no text waits for a completion
+    model   None leaves it to the server, which fits where it serves one
     """
 
-    def __init__(
-        self,
-        url: str,
-        model: str | None = None,
-        *,
-        api_key_env: str = "GRAPHMILL_API_KEY",
-        max_in_flight: int = 32,
-        timeout_s: float = 120.0,
-        max_retries: int = 5,
-        first_wait_s: float = 1.0,
-    ) -> None:
-        self._server = Server(
-            url,
-            api_key_env=api_key_env,
-            max_in_flight=max_in_flight,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            first_wait_s=first_wait_s,
-        )
+    def __init__(self, server: Server | str, model: str | None = None) -> None:
+        asked = server if isinstance(server, Server) else Server(server)
+        self._server = asked.connect_again(max_in_flight=32, timeout_s=120.0)
         self._model = model
         self._counts: dict[bytes, int] = {}
         self.name = f"server:{model or self._server.url}"
+
+    def is_there(self) -> bool:
+        """Whether the server tokenizes; raises ServerError when it can't be reached or is in trouble."""
         try:
-            self.count(["."])
-        except BaseException:
-            self._server.close()
-            raise
+            return _count(self._server.run(self._send(".", strings=False, max_retries=1))) is not None
+        except RequestFailed as error:
+            if error.status is not None and error.status not in (401, 403, 429) and error.status < 500:
+                return False
+            raise ServerError(f"no tokenizer at {self._server.url}: {error}") from None
 
     def count(self, texts: Sequence[str]) -> Ints:
         """Number of tokens of each text, int64 [n]."""
@@ -109,20 +99,30 @@ class ServerTokenizer:
         return await asyncio.gather(*(self._ask_one(text, strings) for text in texts))
 
     async def _ask_one(self, text: str, strings: bool) -> dict[str, Any]:
-        body = {"prompt": text, "add_special_tokens": False, "return_token_strs": strings}
-        if self._model is not None:
-            body["model"] = self._model
-        url = f"{self._server.root}/tokenize"
         try:
-            answer = await self._server.request("POST", url, body)
+            answer = await self._send(text, strings)
         except RequestFailed as error:
             raise ServerError(f"the server at {self._server.url} does not tokenize: {error}") from None
-        if isinstance(answer, dict):
-            if not isinstance(answer.get("count"), int) and isinstance(answer.get("tokens"), list):
-                answer["count"] = len(answer["tokens"])
-            if isinstance(answer.get("count"), int):
-                return answer
-        raise ServerError(f"{url} answered with no count of tokens: {str(answer)[:200]}")
+        count = _count(answer)
+        if count is None:
+            raise ServerError(f"{self._server.root}/tokenize answered with no count of tokens: {str(answer)[:200]}")
+        return {"count": count, "token_strs": answer.get("token_strs")}
+
+    async def _send(self, text: str, strings: bool, max_retries: int | None = None) -> Any:
+        body: dict[str, Any] = {"prompt": text, "add_special_tokens": False, "return_token_strs": strings}
+        if self._model is not None:
+            body["model"] = self._model
+        return await self._server.request("POST", f"{self._server.root}/tokenize", body, max_retries=max_retries)
+
+
+def _count(answer: Any) -> int | None:
+    """Number of tokens in an answer, from its count or else its tokens."""
+    if not isinstance(answer, dict):
+        return None
+    count, tokens = answer.get("count"), answer.get("tokens")
+    if isinstance(count, int):
+        return count
+    return len(tokens) if isinstance(tokens, list) else None
 
 
 def _key(text: str) -> bytes:

@@ -27,7 +27,7 @@ class Backend:
     xp: Any
     """numpy or cupy."""
     xd: Any
-    """pandas or cudf."""
+    """pandas or cudf; None in NUMPY."""
 
     def asnumpy(self, x: Any) -> NDArray[Any]:
         """An array or a series as a NumPy array; no copy on the CPU."""
@@ -44,6 +44,10 @@ class Backend:
         if self.name == "cpu":
             return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(None)
         return frame.to_arrow(preserve_index=False).select(schema.names).cast(schema).replace_schema_metadata(None)
+
+
+NUMPY = Backend("cpu", np, None)
+"""The CPU without its frames: for kernels of arrays alone, where nothing else is asked for."""
 
 
 @cache

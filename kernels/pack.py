@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.backend import Backend
+from graphmill.kernels.backend import NUMPY, Backend
 
 Ints = NDArray[np.integer[Any]]
 
@@ -21,7 +21,7 @@ def segments(group: Ints) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, dtype=np.int64), change])
 
 
-def pack(group: Ints, tokens: Ints, budget: int | Ints, backend: Backend | None = None) -> NDArray[np.bool_]:
+def pack(group: Ints, tokens: Ints, budget: int | Ints, backend: Backend = NUMPY) -> NDArray[np.bool_]:
     """Marks the longest prefix of each group that is within the group's budget, bool [n].
 
     group   int [n], ascending        tokens  int [n], each >= 0
@@ -29,7 +29,7 @@ def pack(group: Ints, tokens: Ints, budget: int | Ints, backend: Backend | None 
 
     The budget is never exceeded: where a group's first row is already too long, none of its rows is kept.
     """
-    xp: Any = np if backend is None else backend.xp
+    xp = backend.xp
     group, tokens = xp.asarray(group), xp.asarray(tokens, dtype=np.int64)
     _check(group, tokens, xp)
     if group.size == 0:
@@ -40,7 +40,7 @@ def pack(group: Ints, tokens: Ints, budget: int | Ints, backend: Backend | None 
     before = (total - tokens)[starts]
     limit = budget if np.ndim(budget) == 0 else xp.asarray(budget)[group]
     keep = total - before[xp.cumsum(first) - 1] <= limit
-    return np.asarray(keep) if backend is None else backend.asnumpy(keep)
+    return backend.asnumpy(keep)
 
 
 def pack_reference(group: Ints, tokens: Ints, budget: int | Ints) -> NDArray[np.bool_]:

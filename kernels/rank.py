@@ -7,38 +7,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.backend import Backend
+from graphmill.kernels.backend import NUMPY, Backend
 
 Ints = NDArray[np.int64]
 
 
-def degree(source: Ints, target: Ints, n: int, backend: Backend | None = None) -> Ints:
+def degree(source: Ints, target: Ints, n: int, backend: Backend = NUMPY) -> Ints:
     """Number of distinct neighbours of each node, int64 [n].
 
     source, target  int64 [m], node numbers in [0, n), in any orientation. A self-loop makes no neighbour, and a pair
     given twice counts once.
     """
-    xp = np if backend is None else backend.xp
+    xp = backend.xp
     low, high = _pairs(source, target, n, xp)
     key = xp.unique(low * n + high)
     counts = xp.bincount(key // max(n, 1), minlength=n) + xp.bincount(key % max(n, 1), minlength=n)
-    return _host(counts, backend).astype(np.int64)
+    return backend.asnumpy(counts).astype(np.int64)
 
 
-def combined_degree(source: Ints, target: Ints, n: int, backend: Backend | None = None) -> Ints:
+def combined_degree(source: Ints, target: Ints, n: int, backend: Backend = NUMPY) -> Ints:
     """Sum of the degrees of both ends of each edge, int64 [m]."""
     degrees = degree(source, target, n, backend)
     return degrees[np.asarray(source)] + degrees[np.asarray(target)]
 
 
-def adjacency(source: Ints, target: Ints, n: int, backend: Backend | None = None) -> tuple[Ints, Ints, Ints]:
+def adjacency(source: Ints, target: Ints, n: int, backend: Backend = NUMPY) -> tuple[Ints, Ints, Ints]:
     """Neighbours of every node in CSR form: those of node v are neighbour[indptr[v]:indptr[v + 1]].
 
     source, target  int64 [m]
     returns  indptr int64 [n + 1]; neighbour int64 [2m]; edge int64 [2m], the row of the edge that leads there. The
     neighbours of a node ascend, those of several edges by edge. Self-loops are left out.
     """
-    xp = np if backend is None else backend.xp
+    xp = backend.xp
     source, target = _checked(source, target, n, xp)
     edge = xp.flatnonzero(source != target)
     source, target = source[edge], target[edge]
@@ -48,7 +48,7 @@ def adjacency(source: Ints, target: Ints, n: int, backend: Backend | None = None
     order = xp.argsort(start * n + end, kind="stable")
     counts = xp.bincount(start, minlength=n)
     indptr = xp.concatenate([xp.zeros(1, dtype=np.int64), xp.cumsum(counts)])
-    return _host(indptr, backend), _host(end[order], backend), _host(edge[order], backend)
+    return backend.asnumpy(indptr), backend.asnumpy(end[order]), backend.asnumpy(edge[order])
 
 
 def _pairs(source: Any, target: Any, n: int, xp: Any) -> tuple[Any, Any]:
@@ -70,7 +70,3 @@ def _checked(source: Any, target: Any, n: int, xp: Any) -> tuple[Any, Any]:
         if lowest < 0 or highest >= n:
             raise ValueError(f"node numbers must be in [0, n={n}), got {lowest if lowest < 0 else highest}")
     return source, target
-
-
-def _host(x: Any, backend: Backend | None) -> NDArray[Any]:
-    return np.asarray(x) if backend is None else backend.asnumpy(x)

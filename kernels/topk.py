@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.backend import Backend
+from graphmill.kernels.backend import NUMPY, Backend
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ NORM_ROWS = 256  # rows of a block whose norms stand for those of all
 
 
 def topk(
-    queries: Floats, corpus: Any, k: int, allowed: NDArray[np.bool_] | None, backend: Backend
+    queries: Floats, corpus: Any, k: int, allowed: NDArray[np.bool_] | None = None, backend: Backend = NUMPY
 ) -> tuple[Floats, Ints]:
     """The k best rows of the corpus for each query, by inner product.
 

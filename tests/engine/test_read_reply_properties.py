@@ -64,16 +64,17 @@ def test_the_fast_path_takes_well_formed_replies(reply: tuple[Layout, list[dict[
 
 # fmt: off
 PIECES = st.sampled_from([
-    '("entity"<|>', '("relationship"<|>', "(entity<|>", "relation<|>", '"content_keywords"<|>', "<|>", "<|#|>", "|>", "<|",
-    "##", "\n", ")", "(", ")##\n", "<|COMPLETE|>", "COMPLETE", "<think>", "</think>", '"', "'", "“", "（", "）", "[", "]", "{",
-    "}", "&amp;", "&lt;", "&", "\u200b", "\x00", "\r\n", "\\", "**", "```", "1. ", "- ", "|", "#", "<", ">", "entity",
-    "relationship", "实体", "关系", "9", "8/10", "high", "Alice", "Acme", "person", "a b", " ", ".", ",", ":", '{"entities":[',
-    '{"name":"A"', '"source":', "...", "<entity_name>", "[THINK]", "<|im_end|>", "\ud800", "＜｜＞", "é",
+    '("entity"<|>', '("relationship"<|>', "(entity<|>", "relation<|>", '"content_keywords"<|>', "<|>", "<|#|>", "|>",
+    "<|", "##", "\n", ")", "(", ")##\n", "<|COMPLETE|>", "COMPLETE", "<think>", "</think>", '"', "'", "“", "（", "）",
+    "[", "]", "{", "}", "&amp;", "&lt;", "&", "\u200b", "\x00", "\r\n", "\\", "**", "```", "1. ", "- ", "|", "#", "<", ">",
+    "entity", "relationship", "实体", "关系", "9", "8/10", "high", "Alice", "Acme", "person", "a b", " ", ".", ",", ":",
+    '{"entities":[', '{"name":"A"', '"source":', "...", "<entity_name>", "[THINK]", "<|im_end|>", "\ud800",
+    "＜｜＞", "é",
 ])
 UNITS = [
-    "<|", "<", "|", "|>", "<|>", "(", ")", ")(", "{", '{"', "{'{\"", '{"a":', '{"a":[', '"', '\\"', "`", "#", "&amp;", "&#38;",
-    "<think>", "</think>", "<|COMPLETE|>", "x<|COMPLETE|>x", "COMPLETE\n", "entity<|>", '("entity"<|>a<|>b<|>c',
-    "entity<|>a<|>b<|>c<|>9 ", "\n", " ", "\t", "\u200b", '"a",', "/*", '"a"/*', "9", "**", "“", "（", "'", ":)",
+    "<|", "<", "|", "|>", "<|>", "(", ")", ")(", "{", '{"', "{'{\"", '{"a":', '{"a":[', '"', '\\"', "`", "#", "&amp;",
+    "&#38;", "<think>", "</think>", "<|COMPLETE|>", "x<|COMPLETE|>x", "COMPLETE\n", "entity<|>",
+    '("entity"<|>a<|>b<|>c', "entity<|>a<|>b<|>c<|>9 ", "\n", " ", "\t", "\u200b", '"a",', "/*", '"a"/*', "9", "**", "“", "（", "'", ":)",
     '{"entities":[{"name":"a"},', "},", "\\u0041", "entity ",
 ]
 # fmt: on

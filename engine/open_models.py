@@ -1,0 +1,140 @@
+"""Models by what a person writes for them: a name, a folder, a server's URL, or a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from graphmill.engine.models import Embedder, Generator, Tokenizer
+
+if TYPE_CHECKING:
+    from graphmill.engine.server import Server
+
+MINILM_NAMES = frozenset({"minilm", "all-minilm-l6-v2"})
+_SCHEMES = ("http://", "https://")
+
+
+class UnknownModelError(ValueError):
+    """What was written names no model that can be opened; the message says what can be."""
+
+
+def open_generator(
+    spec: str,
+    *,
+    max_in_flight: int = 256,
+    timeout_s: float = 600.0,
+    max_retries: int = 5,
+    context_tokens: int | None = None,
+    api_key_env: str = "GRAPHMILL_API_KEY",
+) -> Generator | None:
+    """The language model of "none", "http://HOST:PORT/v1[#MODEL]", or "replay:FILE"; None for "none".
+
+    Raises UnknownModelError for anything else, and ServerError where a server does not answer.
+    """
+    spec = spec.strip()
+    if spec.lower() in ("", "none"):
+        return None
+    if spec.startswith("replay:"):
+        from graphmill.engine.replay import ReplayGenerator
+
+        sizes = {} if context_tokens is None else {"context_tokens": context_tokens}
+        return ReplayGenerator(spec.removeprefix("replay:"), max_in_flight=max_in_flight, **sizes)
+    if spec.lower().startswith(_SCHEMES):
+        from graphmill.engine.openai_generator import OpenAIGenerator
+
+        url, model = _split(spec)
+        return OpenAIGenerator(
+            url,
+            model,
+            api_key_env=api_key_env,
+            max_in_flight=max_in_flight,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            context_tokens=context_tokens,
+        )
+    raise UnknownModelError(
+        f"can't open the language model {spec!r}: running one inside graphmill (vLLM in-process) is not part of this "
+        f"version. Serve it with `vllm serve {spec} --port 8000` and give its address, http://localhost:8000/v1; "
+        "or give none, or replay:FILE"
+    )
+
+
+def open_embedder(
+    spec: str = "minilm",
+    *,
+    device: Literal["auto", "cuda", "cpu"] = "auto",
+    api_key_env: str = "GRAPHMILL_API_KEY",
+    tokenizer: Tokenizer | None = None,
+) -> Embedder:
+    """The embedding model of "minilm", "http://HOST:PORT/v1[#MODEL]", or a folder.
+
+    A server's texts are measured by ``tokenizer``, else by its own /tokenize, else by the packaged model's.
+    """
+    from graphmill.engine import minilm
+
+    spec = spec.strip()
+    if spec.lower() in MINILM_NAMES:
+        return minilm.MiniLM(device=device)
+    if spec.lower().startswith(_SCHEMES):
+        from graphmill.engine.openai_embedder import OpenAIEmbedder
+        from graphmill.engine.server import Server
+
+        url, model = _split(spec)
+        if tokenizer is None:
+            server = Server(url, api_key_env=api_key_env)
+            tokenizer = _server_tokenizer(server, model) or packaged_tokenizer()
+        return OpenAIEmbedder(url, tokenizer, model, api_key_env=api_key_env)
+    if Path(spec).is_dir():
+        return minilm.TransformersEmbedder(spec, device=device)
+    raise UnknownModelError(
+        f"can't open the embedding model {spec!r}: expected minilm, a folder with config.json and tokenizer.json, or "
+        "the address of a server, http://HOST:PORT/v1[#MODEL]"
+    )
+
+
+def open_tokenizer(path: str | None, generator: Generator | None, embedder: Embedder) -> Tokenizer:
+    """The tokenizer to count with: that of ``path``, else the reading model's, else the embedder's if it is local.
+
+    path  a tokenizer.json, a folder that holds one, or "tiktoken:NAME"
+    A model server is asked whether it has /tokenize; where it has not, the packaged embedder's tokenizer counts.
+    """
+    from graphmill.engine.openai_generator import OpenAIGenerator
+    from graphmill.engine.tokenizers import HFTokenizer, TiktokenTokenizer
+
+    if path is not None:
+        name = path.removeprefix("tiktoken:")
+        return HFTokenizer(path) if name == path else TiktokenTokenizer(name)
+    if generator is not None and generator.tokenizer is not None:
+        return generator.tokenizer
+    if isinstance(generator, OpenAIGenerator):
+        generator.tokenizer = _server_tokenizer(generator.server, generator.model)
+        if generator.tokenizer is not None:
+            return generator.tokenizer
+    return embedder.tokenizer
+
+
+def packaged_tokenizer() -> Tokenizer:
+    """The tokenizer that comes with the default embedder."""
+    from graphmill.engine.minilm import minilm_folder
+    from graphmill.engine.tokenizers import HFTokenizer
+
+    return HFTokenizer(minilm_folder(), name="all-MiniLM-L6-v2")
+
+
+def _server_tokenizer(server: Server, model: str | None) -> Tokenizer | None:
+    from graphmill.engine.server_tokenizer import ServerTokenizer
+
+    tokenizer = ServerTokenizer(server, model)
+    try:
+        if tokenizer.is_there():
+            return tokenizer
+    except BaseException:
+        tokenizer.close()
+        raise
+    tokenizer.close()
+    return None
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    url, _, model = spec.partition("#")
+    return url, model or None
