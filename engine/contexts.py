@@ -16,7 +16,6 @@ from graphmill.kernels.pack import pack
 
 LINE_OVERHEAD_TOKENS = 24
 """Most tokens that the fields round a row's own text take: braces, names of fields, reference number, time."""
-EXCERPT_CHUNKS = 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,11 @@ class Context:
     @property
     def is_empty(self) -> bool:
         return not any(self.sections.values())
+
+    @property
+    def next_number(self) -> int:
+        """Number for the next row. References with one number are places of one row."""
+        return self.references[-1].number + 1 if self.references else 1
 
     def render(self) -> str:
         """Each section as JSON lines under its name."""
@@ -130,11 +134,14 @@ def _first_of_each(rows: Rows) -> Rows:
 
 
 def _add_chunks(context: Context, index: Index, chunks: Rows, budget: int) -> None:
+    """Texts of the chunks, each once; a text that stands in several documents is cited in each under one number."""
     chunks = _first_text_of_each(index, chunks)
     chunks = chunks[_within(index.tokens_of["chunks"][chunks], budget)]
     rows = context.sections.setdefault("Sources", [])
     for row, chunk in zip(chunks, _take(index.chunks, chunks), strict=True):
-        number = _cite(context, index, "chunk", chunk["path"], int(row))
+        number = context.next_number
+        for place in index.chunks_of_text[index.text_of_chunk[row]]:
+            _cite(context, index, "chunk", index.chunks["path"][int(place)].as_py(), int(place), number)
         created_at = index.created_at[chunk["document_id"]]
         rows.append({"reference": number, "created_at": _day(created_at), "path": chunk["path"], "text": chunk["text"]})
 
@@ -190,9 +197,9 @@ def _add_reports(context: Context, index: Index, reports: Rows, budget: int) -> 
         rows.append({"reference": number, "rating": report["rating"], "report": report["full_text"]})
 
 
-def _cite(context: Context, index: Index, kind: str, label: str, chunk: int) -> int:
+def _cite(context: Context, index: Index, kind: str, label: str, chunk: int, number: int = 0) -> int:
     """Adds a reference and gives its number. An entity is cited with the first chunk that it stands in."""
-    number = len(context.references) + 1
+    number = number or context.next_number
     place = {name: index.chunks[name][chunk].as_py() for name in ("path", "chunk_id", "start", "end")}
     context.references.append(
         Reference(number, kind, label, place["path"], place["chunk_id"], place["start"], place["end"])

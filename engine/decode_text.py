@@ -27,12 +27,12 @@ _SUSPECTS = bytes([*range(9), *range(11, 13), *range(14, 32), 127, 0xC2])
 _BLANK = " \t\r\n\x0b\x0c\u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u2060\u3000\ufeff\ufffd"
 
 
-class BinaryData(ValueError):
+class NotTextError(ValueError):
     """The bytes are no text."""
 
 
 def decode(data: bytes) -> str:
-    """Text of a whole file; raises BinaryData. UTF-8 costs one decoding, any other encoding a bounded look besides.
+    """Text of a whole file; raises NotTextError. UTF-8 costs one decoding, any other encoding a bounded look besides.
 
     Order: byte order mark, UTF-8, UTF-16 and UTF-32 without a mark, UTF-8 with stray Windows-1252 bytes, a guess.
     """
@@ -40,20 +40,20 @@ def decode(data: bytes) -> str:
     if encoding is not None:
         return data[skip:].decode(encoding, "replace")
     if data.startswith(_MAGIC):
-        raise BinaryData("starts like a binary format")
+        raise NotTextError("starts like a binary format")
     if b"\0" not in data[: 64 * 1024]:
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
             return data.decode(_without_mark(data), "strays")
         if _is_mostly_controls(data[:SAMPLE_BYTES]):
-            raise BinaryData("mostly control characters")
+            raise NotTextError("mostly control characters")
         return text
     return data.decode(_without_mark(data), "replace")
 
 
 def detect_encoding(head: bytes) -> tuple[str, int]:
-    """Encoding of a file from its first bytes, and the length of its byte order mark; raises BinaryData.
+    """Encoding of a file from its first bytes, and the length of its byte order mark; raises NotTextError.
 
     For files that are read as a stream; decode with ``errors="strays"``.
     """
@@ -61,7 +61,7 @@ def detect_encoding(head: bytes) -> tuple[str, int]:
     if encoding is not None:
         return encoding, skip
     if head.startswith(_MAGIC):
-        raise BinaryData("starts like a binary format")
+        raise NotTextError("starts like a binary format")
     return _without_mark(head), 0
 
 
@@ -117,7 +117,7 @@ def _without_mark(data: bytes) -> str:
     if b"\0" in head:
         return _wide(head)
     if _is_mostly_controls(head):
-        raise BinaryData("mostly control characters")
+        raise NotTextError("mostly control characters")
     # An ASCII start says nothing of the rest, so the first lines that aren't ASCII are looked at.
     sample = _lines_with_high_bytes(data)
     return "utf-8" if _is_utf8(head) and _is_utf8(sample) else _guess(sample)
@@ -139,7 +139,7 @@ def _wide(head: bytes) -> str:
             return encoding
     if sum(zeros) * 50 <= len(head) and _is_utf8(head) and not _is_mostly_controls(head.replace(b"\0", b"")):
         return "utf-8"
-    raise BinaryData("NUL bytes")
+    raise NotTextError("NUL bytes")
 
 
 def _reads_as(head: bytes, encoding: str) -> bool:
@@ -156,12 +156,12 @@ def _is_utf8(sample: bytes) -> bool:
 
 
 def _is_mostly_controls(head: bytes) -> bool:
-    controls = len(head) - len(head.translate(None, bytes([*range(0, 9), *range(14, 27), *range(28, 32), 127])))
+    controls = len(head) - len(head.translate(None, bytes([*range(9), *range(14, 27), *range(28, 32), 127])))
     return controls * 25 > len(head)
 
 
 def _lines_with_high_bytes(data: bytes) -> bytes:
-    """Up to SAMPLE_BYTES of the lines that aren't ASCII. No encoding guessed here has a line feed inside a character."""
+    """Up to SAMPLE_BYTES of the lines that aren't ASCII. No encoding guessed has a line feed inside a character."""
     first = re.search(rb"[\x80-\xff]", data)
     if first is None:
         return data[:SAMPLE_BYTES]

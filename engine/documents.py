@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from graphmill.engine.decode_text import BinaryData, clean, clean_line, decode
+from graphmill.engine.decode_text import NotTextError, clean, clean_line, decode
 from graphmill.engine.ids import content_id
 from graphmill.engine.language import detect_language
 from graphmill.engine.read_files import MAX_DOCUMENT_BYTES, corpus_fingerprint, read_corpus
@@ -62,10 +62,10 @@ def document_batches(
     known: Mapping[str, datetime] | None = None,
     max_bytes: int = 32 << 20,
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Items -> pairs of DOCUMENTS and SKIPPED, each of at most ``max_bytes`` of text or one document; at least one pair.
+    """Items -> pairs of DOCUMENTS and SKIPPED, of at most ``max_bytes`` of text or one document; at least one pair.
 
-    ``created_at`` is the time a document was first ingested: that in ``known`` (by document id), else SOURCE_DATE_EPOCH,
-    else ``now``.
+    ``created_at`` is the time a document was first ingested: that in ``known`` (by document id), else
+    SOURCE_DATE_EPOCH, else ``now``.
     """
     created = created_at(now)
     known = known or {}
@@ -124,7 +124,7 @@ def _checked(path: Any, text: Any, title: Any, number: int, max_document_bytes: 
     if isinstance(text, bytes):
         try:
             text = decode(text)
-        except BinaryData as error:
+        except NotTextError as error:
             return Skipped(name or f"item-{number}", "binary", str(error))
     if not isinstance(text, str):
         wanted = "a text, a (path, text) pair, a mapping with a text, or a Document"

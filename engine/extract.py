@@ -115,18 +115,23 @@ def extract(
     """
     reading = (read_text(text_id, text, profiles[language], config) for text_id, text, language in texts)
     batch: list[TextRead] = []
-    first: list[TextRead] | None = []
-    for read in converse(reading, generator):
-        batch.append(read)
-        if first is not None:
-            first.append(read)
-            if read.records or not config.stop_after:
-                first = None
-            elif len(first) >= config.stop_after:
-                raise NoRecordsError(_no_records(first))
-        if len(batch) >= config.shard_texts:
+    first: list[TextRead] | None = [] if config.stop_after else None
+    try:
+        for read in converse(reading, generator):
+            batch.append(read)
+            if first is not None:
+                first.append(read)
+                if read.records:
+                    first = None
+                elif len(first) >= config.stop_after:
+                    raise NoRecordsError(_no_records(first))
+            if len(batch) >= config.shard_texts:
+                yield batch
+                batch = []
+    except KeyboardInterrupt:
+        if batch:
             yield batch
-            batch = []
+        raise
     if batch:
         yield batch
 

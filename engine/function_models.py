@@ -108,12 +108,11 @@ class HashingEmbedder(FunctionEmbedder):
             for word in _FEATURE.findall(text.casefold()):
                 vectors[row] += self._direction(word)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, norms, out=vectors, where=norms > 0)
+        np.divide(vectors, norms, out=vectors, where=norms > 0)
+        return vectors
 
     def _direction(self, word: str) -> Vectors:
-        direction = self._directions.get(word)
-        if direction is None:
+        if word not in self._directions:
             seed = int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-            direction = np.random.default_rng(seed).standard_normal(self.dimension).astype(np.float32)
-            self._directions[word] = direction
-        return direction
+            self._directions[word] = np.random.default_rng(seed).standard_normal(self.dimension, np.float32)
+        return self._directions[word]

@@ -11,7 +11,17 @@ _SCRIPTS = re.compile(
     "|(?P<th>[\u0e00-\u0e7f])|(?P<hi>[\u0900-\u097f])|(?P<word>[A-Za-z\u00c0-\u024f]+)"
 )
 # Letters of an alphabet make a word about every five; a Han or kana character counts for about half a word.
-_WORDS_PER_LETTER = {"kana": 0.4, "ko": 0.4, "zh": 0.5, "ru": 0.18, "ar": 0.22, "he": 0.22, "el": 0.18, "th": 0.2, "hi": 0.2}
+_WORDS_PER_LETTER = {
+    "kana": 0.4,
+    "ko": 0.4,
+    "zh": 0.5,
+    "ru": 0.18,
+    "ar": 0.22,
+    "he": 0.22,
+    "el": 0.18,
+    "th": 0.2,
+    "hi": 0.2,
+}
 _FUNCTION_WORDS = {
     "en": "the of and to in is that for it with as was on be by at this are or from an which not have has but its",
     "de": "der die und das den von zu mit sich des auf für ist im dem nicht ein eine als auch es wird werden oder sie",

@@ -17,7 +17,7 @@ _SPACE = re.compile(r"(?:[\s\ufeff\u200b]+|//[^\n]*|/\*.*?\*/|/\*.*\Z)*+", re.DO
 _BARE = re.compile(r"[^\s,，:：{}｛｝\[\]［］\"“”]+")
 _BARE_VALUE = re.compile(r"[^,，{}｛｝\[\]［］\"“”\n]+")
 _KEY_AHEAD = re.compile(
-    r"""\s*(?:"(?:[^"\\\n]|\\.){0,80}"|["“”'‘][^"“”\n]{0,80}["“”'’]|[A-Za-z_]\w{0,60})\s{0,8}[:：]"""
+    r"""\s*(?:"(?:[^"\\\n]|\\.){0,300}"|["“”'‘][^"“”\n]{0,80}["“”'’]|[A-Za-z_]\w{0,60})\s{0,8}[:：]"""
 )
 _VALUE_AHEAD = re.compile(r"\s*(?:[\"“”'‘{｛\[［\]］}｝\d-]|true|false|null|None\b|\Z)")
 _END_AHEAD = re.compile(r"\s*(?:[}｝\]］]|/[/*]|```|\Z)")

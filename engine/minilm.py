@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphmill.engine import bert
+from graphmill.engine.models import Tokenizer
 from graphmill.engine.sentence_folder import read_sentence_folder
 from graphmill.engine.tokenizers import HFTokenizer
 from graphmill.engine.transformers_encoder import transformers_encoder
@@ -54,9 +55,10 @@ class TransformersEmbedder:
         self._folder = read_sentence_folder(Path(path))
         self.model = model or Path(path).resolve().name
         self.languages = languages
-        self.tokenizer = HFTokenizer(self._folder.network, name=self.model)
+        self._own_tokenizer = HFTokenizer(self._folder.network, name=self.model)
+        self.tokenizer: Tokenizer = self._own_tokenizer
         self.dimension = self._folder.dimension
-        self._before, self._after = self.tokenizer.special_ids()
+        self._before, self._after = self._own_tokenizer.special_ids()
         self.max_tokens = self._folder.max_length - len(self._before) - len(self._after)
         self._device, self._num_threads = device, num_threads
         self._encoder: Encoder | None = None
@@ -72,7 +74,7 @@ class TransformersEmbedder:
         if not texts:
             return vectors
         encoder = self._load()
-        tokens = self.tokenizer.token_ids(texts, self.max_tokens)
+        tokens = self._own_tokenizer.token_ids(texts, self.max_tokens)
         sequences = [[*self._before, *ids, *self._after] for ids in tokens]
         batches = list(self._batches(sequences))
         inputs = ([sequences[row] for row in rows] for rows in batches)

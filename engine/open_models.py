@@ -37,8 +37,8 @@ def open_generator(
     if spec.startswith("replay:"):
         from graphmill.engine.replay import ReplayGenerator
 
-        sizes = {} if context_tokens is None else {"context_tokens": context_tokens}
-        return ReplayGenerator(spec.removeprefix("replay:"), max_in_flight=max_in_flight, **sizes)
+        file = spec.removeprefix("replay:")
+        return ReplayGenerator(file, context_tokens=context_tokens, max_in_flight=max_in_flight)
     if spec.lower().startswith(_SCHEMES):
         from graphmill.engine.openai_generator import OpenAIGenerator
 

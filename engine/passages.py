@@ -37,15 +37,19 @@ def extractive_answer(context: Context, question: str) -> tuple[str, list[Refere
 
     A chunk's reference is narrowed to the span of the passage that is quoted.
     """
-    items: list[tuple[float, str, Reference]] = []
-    by_number = {reference.number: reference for reference in context.references}
+    items: list[tuple[float, str, list[Reference]]] = []
+    by_number: dict[int, list[Reference]] = {}
+    for reference in context.references:
+        by_number.setdefault(reference.number, []).append(reference)
     sources = context.sections.get("Sources", [])
     weights = term_weights(question, [row["text"] for row in sources])
     for row in sources:
-        reference = by_number[row["reference"]]
         passage = best_passage(row["text"], weights)
         quote = " ".join(row["text"][passage.start : passage.end].split())
-        narrowed = replace(reference, start=reference.start + passage.start, end=reference.start + passage.end)
+        narrowed = [
+            replace(reference, start=reference.start + passage.start, end=reference.start + passage.end)
+            for reference in by_number[row["reference"]]
+        ]
         items.append((passage.score, f"> {quote}", narrowed))
     for row in context.sections.get("Entities", []):
         text = f"**{row['entity']}** ({row['type'].lower()}): {row['description']}"
@@ -53,11 +57,11 @@ def extractive_answer(context: Context, question: str) -> tuple[str, list[Refere
     if not items:
         for rank, row in enumerate(context.sections.get("Reports", [])):
             items.append((1 / (1 + rank), _opening(row["report"]), by_number[row["reference"]]))
-    items.sort(key=lambda item: (-item[0], item[2].number))
+    items.sort(key=lambda item: (-item[0], item[2][0].number))
     best = items[0][0] if items else 0.0
     kept = [item for item in items[:MAX_PASSAGES] if item[0] >= best * MIN_SHARE]
-    answer = "\n\n".join(f"{text} [{reference.number}]" for _, text, reference in kept)
-    return answer, [reference for _, _, reference in kept]
+    answer = "\n\n".join(f"{text} [{references[0].number}]" for _, text, references in kept)
+    return answer, [reference for _, _, references in kept for reference in references]
 
 
 def term_weights(question: str, texts: Sequence[str]) -> dict[str, float]:

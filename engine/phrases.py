@@ -42,7 +42,7 @@ class Mention(NamedTuple):
     name: str
     type: str
     description: str
-    count: int
+    count: int  # type: ignore[assignment]  # the tuple method of that name is of no use here
 
 
 class CoOccurrence(NamedTuple):
@@ -50,7 +50,7 @@ class CoOccurrence(NamedTuple):
 
     source: str
     target: str
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -103,7 +103,12 @@ def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurr
     kept = _keep(tallies)
     names = {key: tally.name for key, tally in kept.items()}
     mentions = [
-        Mention(names[key], tally.type if tally.strong else UNCERTAIN, _describe(text, spans, tally, names[key]), len(tally.places))
+        Mention(
+            names[key],
+            tally.type if tally.strong else UNCERTAIN,
+            _describe(text, spans, tally, names[key]),
+            len(tally.places),
+        )
         for key, tally in kept.items()
     ]
     return mentions, _pairs(kept, names)
@@ -111,7 +116,9 @@ def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurr
 
 def _read(text: str, spans: list[Span], language: str) -> list[Reading]:
     lower_seen = frozenset(_LOWER.findall(text))
-    technical = text.count(FILL) > MAX_PROSE_FILL * len(text) or len(lower_seen & english()["technical"]) >= MIN_TECHNICAL_WORDS
+    technical = (
+        text.count(FILL) > MAX_PROSE_FILL * len(text) or len(lower_seen & english()["technical"]) >= MIN_TECHNICAL_WORDS
+    )
     setting = Setting(lower_seen, marked_titles(text), technical)
     mixed = language != "ja" and _HAN.search(text) is not None
     readings: list[Reading] = []
@@ -169,7 +176,7 @@ def _add_concepts(tallies: dict[str, _Tally], readings: list[Reading]) -> None:
     kept = 0
     for phrase in sorted(places, key=lambda phrase: (-len(places[phrase]), places[phrase][0], phrase)):
         count = len(places[phrase])
-        is_long = " " in phrase or bool(_HAN.match(phrase)) and len(phrase) > 3
+        is_long = " " in phrase or (bool(_HAN.match(phrase)) and len(phrase) > 3)
         if phrase in tallies:
             tallies[phrase].places = sorted(tallies[phrase].places + places[phrase])
             tallies[phrase].votes[CONCEPT] = tallies[phrase].votes.get(CONCEPT, 0.0) + 0.2 * count
@@ -179,7 +186,9 @@ def _add_concepts(tallies: dict[str, _Tally], readings: list[Reading]) -> None:
 
 
 def _keep(tallies: dict[str, _Tally]) -> dict[str, _Tally]:
-    order = sorted(tallies, key=lambda key: (-min(tallies[key].strong, 1), -len(tallies[key].places), tallies[key].places[0], key))
+    order = sorted(
+        tallies, key=lambda key: (-min(tallies[key].strong, 1), -len(tallies[key].places), tallies[key].places[0], key)
+    )
     kept = [key for key in order if tallies[key].strong][:MAX_MENTIONS]
     kept += [key for key in order if not tallies[key].strong][: min(MAX_UNCERTAIN, MAX_MENTIONS - len(kept))]
     return {key: tallies[key] for key in kept}

@@ -33,7 +33,11 @@ def fold_variants(names: pd.DataFrame) -> pd.DataFrame:
     # The type with the largest count speaks for the key, and any type before none.
     rows["sure"] = rows["type"] != UNCERTAIN
     rows = rows.sort_values(["document_id", "key", "sure", "count", "type"], ascending=[True, True, False, False, True])
-    sums = rows.groupby(["document_id", "key"], sort=True).agg(type=("type", "first"), count=("count", "sum")).reset_index()
+    sums = (
+        rows.groupby(["document_id", "key"], sort=True)
+        .agg(type=("type", "first"), count=("count", "sum"))
+        .reset_index()
+    )
     documents = sums["document_id"].tolist()
     keys = sums["key"].tolist()
     local = _fold_documents(documents, keys, sums["type"].tolist(), sums["count"].tolist())
@@ -44,7 +48,8 @@ def fold_variants(names: pd.DataFrame) -> pd.DataFrame:
     wide = wide.sort_values(["local", "specific", "count", "type"], ascending=[True, False, False, True])
     everywhere = wide.groupby("local", sort=True).agg(type=("type", "first"), count=("count", "sum"))
     # "x (y)" names its other half in whatever document, though it has been folded there.
-    brackets = [match.groups() for key in sorted(set(keys)) if key.endswith((")", "）")) and (match := BRACKETED.fullmatch(key))]
+    matches = [BRACKETED.fullmatch(key) for key in sorted(set(keys)) if key.endswith((")", "）"))]
+    brackets = [(match[1].strip(), match[2].strip()) for match in matches if match]
     merged = fold_names({key: (kind, count) for key, kind, count in everywhere.itertuples()}, brackets, wide=True)
     canonical = [merged.get(key, key) for key in local]
     result = pd.DataFrame({"document_id": documents, "key": keys, "canonical": canonical})
@@ -76,7 +81,7 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
     sure = names[names["type"] != UNCERTAIN]
     totals = names.groupby("key", sort=True).agg(count=("count", "sum"), num_texts=("text_id", "nunique"))
     totals["sure_texts"] = sure.groupby("key", sort=True)["text_id"].nunique().reindex(totals.index, fill_value=0)
-    totals["type"] = _types(names, sure).reindex(totals.index, fill_value=CONCEPT)
+    totals["type"] = _types(sure).reindex(totals.index, fill_value=CONCEPT)
     totals["name"] = _spellings(names)
     totals = totals.reset_index()
     is_han = totals["key"].str.contains(_HAN_START)
@@ -93,20 +98,32 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
     return totals[keep][["key", "name", "type", "num_texts", "count"]].reset_index(drop=True)
 
 
-def _types(names: pd.DataFrame, sure: pd.DataFrame) -> pd.Series:
-    """Type with the most mentions; CONCEPT, which every name gets for want of a better one, only where it has over three quarters."""
-    votes = (sure if len(sure) else names).groupby(["key", "type"], sort=True)["count"].sum().reset_index()
+def _types(sure: pd.DataFrame) -> pd.Series:
+    """Type with the most mentions, of the key's own spelling where there are any ("Ingrid Halvorsen" says more of her type
+    than a bare "Halvorsen"); CONCEPT, which a name gets for want of a better one, only where it has over three quarters."""
+    votes = sure.assign(own=_is_own(sure)).groupby(["key", "own", "type"], sort=True)["count"].sum().reset_index()
+    votes = votes[votes["own"] == votes.groupby("key")["own"].transform("max")]
     votes["share"] = votes["count"] / votes.groupby("key")["count"].transform("sum")
-    votes["rank"] = (votes["type"] != CONCEPT) & (votes["share"] >= MIN_TYPED_SHARE)
-    votes = votes.sort_values(["key", "rank", "count", "type"], ascending=[True, False, False, True])
+    votes["specific"] = (votes["type"] != CONCEPT) & (votes["share"] >= MIN_TYPED_SHARE)
+    votes = votes.sort_values(["key", "specific", "count", "type"], ascending=[True, False, False, True])
     return votes.groupby("key", sort=True)["type"].first()
+
+
+def _is_own(names: pd.DataFrame) -> pd.Series:
+    """Whether a row's name is a spelling of its key, and not of a variant that has been folded into it."""
+    return names["name"].str.casefold().str.split().str.join(" ") == names["key"]
 
 
 def _spellings(names: pd.DataFrame) -> pd.Series:
     """Most frequent spelling, sure ones before others and those not all in capitals before shouted ones."""
-    rows = names.assign(sure=names["type"] != UNCERTAIN).groupby(["key", "name", "sure"], sort=True)["count"].sum().reset_index()
-    rows["fits"] = rows["name"].str.casefold().str.split().str.join(" ") == rows["key"]
-    rows = rows.sort_values(["key", "fits", "sure", "count", "name"], ascending=[True, False, False, False, False])
+    rows = (
+        names.assign(sure=names["type"] != UNCERTAIN)
+        .groupby(["key", "name", "sure"], sort=True)["count"]
+        .sum()
+        .reset_index()
+    )
+    rows["own"] = _is_own(rows)
+    rows = rows.sort_values(["key", "own", "sure", "count", "name"], ascending=[True, False, False, False, False])
     return rows.groupby("key", sort=True)["name"].first()
 
 
@@ -114,7 +131,12 @@ def _inferred(totals: pd.DataFrame) -> list[str]:
     """Types, mended by what the words of a name and the other names say: a surname is a person's, the Kvarra of Kvarra
     Islands a place, and a name that ends in Ltd a company whatever stood around it."""
     lists, keys = english(), dict(zip(totals["key"], totals["type"], strict=True))
-    people = {key.rsplit(" ", 1)[1] for key, kind in keys.items() if kind == "PERSON" and " " in key} - lists["plain"]
+    people = {
+        key.rsplit(" ", 1)[1]
+        for key, kind in keys.items()
+        if kind == "PERSON" and " " in key and type_of_name(tuple(key.title().split()))[1] >= 2.5
+    }
+    people -= lists["plain"]
     places: set[str] = set()
     tails = tuple(sorted(chinese()["geo_tails"]))
     for key, kind in keys.items():
@@ -127,7 +149,13 @@ def _inferred(totals: pd.DataFrame) -> list[str]:
     for key, name in zip(totals["key"], totals["name"], strict=True):
         kind = keys[key]
         if kind == CONCEPT and " " not in key:
-            kind = "PERSON" if key in people else "GEO" if key in places and name != key or key in places and not key.isascii() else kind
+            kind = (
+                "PERSON"
+                if key in people and name != key
+                else "GEO"
+                if (key in places and name != key) or (key in places and not key.isascii())
+                else kind
+            )
         elif " " in key and name != key:
             own, weight = type_of_name(tuple(name.split()))
             kind = own if weight >= 4.0 else kind
@@ -145,7 +173,9 @@ def _is_ordinary(names: pd.DataFrame, totals: pd.DataFrame) -> pd.Series:
     return (has_capital > 0) & (totals["key"].map(seen).fillna(0) > has_capital)
 
 
-def settle(mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16, xd: ModuleType | Any = pd) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def settle(
+    mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16, xd: ModuleType | Any = pd
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """All of the above in order: folds the variants, drops the junk, weighs the pairs.
 
     mentions  text_id, document_id, key, name, type, count[, further columns, which are kept]; a text that several documents
@@ -161,7 +191,9 @@ def settle(mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16
     mentions = _with_canonical(mentions, folded, "document_id", "key")
     entities = rank_phrases(mentions, int(mentions["text_id"].nunique()))
     kept = mentions[mentions["key"].isin(entities["key"])].drop(columns=["name", "type"])
-    kept = kept.merge(entities[["key", "name", "type"]], on="key").sort_values(["text_id", "key", "count"], ascending=[True, True, False])
+    kept = kept.merge(entities[["key", "name", "type"]], on="key").sort_values(
+        ["text_id", "key", "count"], ascending=[True, True, False]
+    )
     counts = kept.groupby(["text_id", "key"], sort=True)["count"].transform("sum")
     kept = kept.assign(count=counts).drop_duplicates(["text_id", "key"]).reset_index(drop=True)
     document_of = mentions.drop_duplicates("text_id").set_index("text_id")["document_id"]
@@ -171,11 +203,20 @@ def settle(mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16
         pairs = pairs[pairs[end].isin(entities["key"])]
     pairs = pairs[pairs["source_key"] != pairs["target_key"]]
     ids = pd.Series(range(len(entities)), index=entities["key"])
-    numbered = xd.DataFrame({"source": pairs["source_key"].map(ids).to_numpy(), "target": pairs["target_key"].map(ids).to_numpy(), "count": pairs["count"].to_numpy()})
+    numbered = xd.DataFrame(
+        {
+            "source": pairs["source_key"].map(ids).to_numpy(),
+            "target": pairs["target_key"].map(ids).to_numpy(),
+            "count": pairs["count"].to_numpy(),
+        }
+    )
     weighed = pmi(xd, numbered, max_per_entity)
     weighed = weighed if isinstance(weighed, pd.DataFrame) else weighed.to_pandas()
     key_of = entities["key"].to_numpy()
-    weighed = weighed.assign(source=key_of[weighed["source"].to_numpy(dtype="int64")], target=key_of[weighed["target"].to_numpy(dtype="int64")])
+    weighed = weighed.assign(
+        source=key_of[weighed["source"].to_numpy(dtype="int64")],
+        target=key_of[weighed["target"].to_numpy(dtype="int64")],
+    )
     return kept, entities, weighed
 
 
@@ -183,5 +224,3 @@ def _with_canonical(frame: pd.DataFrame, folded: pd.DataFrame, document: str, ke
     joined = frame.merge(folded.rename(columns={"document_id": document, "key": key}), on=[document, key], how="left")
     joined[key] = joined["canonical"].fillna(joined[key])
     return joined.drop(columns="canonical")
-
-

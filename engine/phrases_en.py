@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from graphmill.engine.phrases_lexicon import english, is_boilerplate, type_of_name
+from graphmill.engine.phrases_lexicon import chinese, english, is_abstract, is_boilerplate, type_of_name
 from graphmill.engine.phrases_tokens import CONCEPT, SPAN, tokens_of
 
 MAX_NAME_WORDS = 8
 _SHOUT = re.compile(r"\b[A-Z][A-Z'’-]+(?:[\s,:;\x01]+(?:[A-Z][A-Z'’&-]*|\d+)\b){3}")
 _ROMAN = re.compile(r"[IVXLC]+")
 _IDENTIFIER = re.compile(r"CVE-|.*\d{4}|.*\d.*[a-z].*\d|.*[+]$|.*(?:Error|Exception|Warning)$")
-_LOCATIVE = frozenset("in at near off around across inside outside toward towards round".split())
-_SHIPS = frozenset("wreck crew master deck log hull sinking loss captain skipper bridge on cargo".split())
+_LOCATIVE = frozenset(["in", "at", "near", "off", "around", "across", "inside", "outside", "toward", "towards", "round"])
+_SHIPS = frozenset(["wreck", "crew", "master", "deck", "log", "hull", "sinking", "loss", "captain", "skipper", "bridge", "on", "cargo"])
 _LABELS = frozenset(("copyright", "copyrights", "portions", "author", "authors", "maintainer", "from", "by"))
-_DAY_ABBREVIATIONS = frozenset("sun mon tue wed thu fri sat jan feb mar apr may jun jul aug sep oct nov dec".split())
-_BE = frozenset("is was are were became becomes remains".split())
-_ARTICLE = frozenset("a an the one".split())
+_DAY_ABBREVIATIONS = frozenset(["sun", "mon", "tue", "wed", "thu", "fri", "sat", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
+_BE = frozenset(["is", "was", "are", "were", "became", "becomes", "remains"])
+_ARTICLE = frozenset(["a", "an", "the", "one"])
 
 
 class Found(NamedTuple):
@@ -73,7 +73,7 @@ def read_english(sentence: str, heading: bool, setting: Setting) -> Reading:
 def _is_title_case(tokens: list[str], kinds: str) -> bool:
     """Whether a heading's capitals say nothing: most of its words but the small ones have one, or it is one name only."""
     capitals = sum(map(kinds.count, "CTF"))
-    return capitals > 1 and capitals >= 2 * sum(map(kinds.count, "wgxv")) or len(tokens) < 3
+    return (capitals > 1 and capitals >= 2 * sum(map(kinds.count, "wgxv"))) or len(tokens) < 3
 
 
 def _segments(tokens: list[str], kinds: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -103,17 +103,26 @@ def _joins(tokens: list[str], kinds: str, start: int, link: int, after: int, end
         return head in lists["org_of"] or head in ("centre", "center", "institute", "fund", "home", "prize")
     if letter == "a":
         before = tokens[start:link]
-        inside = any(word in ("of", "for") for word in before) and any(word.lower() in lists["org_of"] for word in before)
-        return inside or link - start == 1 and tokens[end - 1].lower() in lists["firm_ends"]
+        inside = any(word in ("of", "for") for word in before) and any(
+            word.lower() in lists["org_of"] for word in before
+        )
+        return inside or (link - start == 1 and tokens[end - 1].lower() in lists["firm_ends"])
     if letter == "s":
         following = tokens[after : min(end, after + 3)]
-        return any(word.lower() in lists["heads"] for word in following) and not any(word.lower() in lists["plain"] for word in following[:1] if word.lower() not in lists["heads"])
+        return any(word.lower() in lists["heads"] for word in following) and not any(
+            word.lower() in lists["plain"] for word in following[:1] if word.lower() not in lists["heads"]
+        )
     if letter == "p":
         return kinds[link - 1] in "CI" and head not in lists["plain"]
     if tokens[end - 1].lower() in lists["firm_ends"] | lists["org_heads"]:
         return True
     # No firm: the authors of 1990, or two acronyms.
-    return kinds[end : end + 1] != "n" and tokens[link - 1][1:].islower() and tokens[after][1:].islower() and head not in lists["tech"]
+    return (
+        kinds[end : end + 1] != "n"
+        and tokens[link - 1][1:].islower()
+        and tokens[after][1:].islower()
+        and head not in lists["tech"]
+    )
 
 
 def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting) -> Found | None:
@@ -121,11 +130,18 @@ def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting)
     previous = kinds[start - 1] if start else "."
     while end - start > 1 and kinds[start + 1] in "TCI" and tokens[start].lower() in _LABELS:
         start += 1
-    initial = previous in ".q(n)" or previous == "," and tokens[start].lower() in lists["verb_forms"]
+    initial = previous in ".q(n)" or (previous == "," and tokens[start].lower() in lists["verbs_only"])
     first = tokens[start].lower()
-    if initial and end - start > 1 and kinds[start + 1] in "TCI" and _is_ordinary(tokens[start], first, setting.lower_seen):
+    if (
+        initial
+        and end - start > 1
+        and kinds[start + 1] in "TCI"
+        and _is_ordinary(tokens[start], tokens[start + 1], setting)
+    ):
         rest = tokens[start + 1].lower()
-        whole = first in lists["adjectives"] and (rest in lists["plain_or_head"] or end - start == 2 and rest in lists["everyday"])
+        whole = first in lists["adjectives"] and (
+            rest in lists["plain_or_head"] or (end - start == 2 and rest in lists["everyday"])
+        )
         if not whole and (previous != "n" or first in lists["verb_forms"]):
             start += 1
             initial = False
@@ -134,6 +150,7 @@ def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting)
         while kinds[start] == "T" and end - start > 1:
             start += 1
         titled, initial = True, False
+    start = _past_epithet(tokens, kinds, start, end)
     words = _joined(tokens[start:end], kinds[start:end])
     if len(words) == 1 and kinds[end : end + 1] == "w" and f"{words[0]} {tokens[end]}" in setting.marked:
         return Found(f"{words[0]} {tokens[end]}", "CONCEPT", 2.0, True)  # Saccharina lucerna
@@ -144,17 +161,39 @@ def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting)
     if strong is None:
         return None
     kind, weight, defines = _typed(tokens, kinds, start, end, words, titled, setting)
-    return Found(name, kind, weight, strong, defines, _alias(tokens, kinds, start, end, words))
+    return Found(name, kind, weight, strong, defines, _alias(tokens, kinds, start, end, words, kind))
 
 
-def _is_ordinary(word: str, lower: str, lower_seen: frozenset[str]) -> bool:
-    """Whether a capitalised word at the start of a sentence is more likely an ordinary word."""
+def _past_epithet(tokens: list[str], kinds: str, start: int, end: int) -> int:
+    """Where the person begins in "Leninist Tony Cliff"."""
     lists = english()
+    if (
+        not 3 <= end - start <= 4
+        or kinds[start:end].strip("CI")
+        or tokens[start].lower() in lists["given"]
+        or kinds[start] == "I"
+    ):
+        return start
+    if (
+        tokens[start + 1].lower() in lists["given"]
+        and type_of_name(tuple(tokens[start:end]))[1] <= 1.0
+        and type_of_name(tuple(tokens[start + 1 : end]))[0] == "PERSON"
+    ):
+        return start + 1
+    return start
+
+
+def _is_ordinary(word: str, following: str, setting: Setting) -> bool:
+    """Whether a capitalised word at the start of a sentence, with another after it, is more likely an ordinary word."""
+    lists = english()
+    lower, following = word.lower(), following.lower()
     if lower in lists["given"] and lower not in lists["function"]:
+        return False
+    if lower in lists["geo_first"] and not setting.technical and following not in lists["tech"]:
         return False
     if lower in lists["plain"]:
         return True
-    return lower in lower_seen and not word.isupper() and lower not in lists["places"]
+    return lower in setting.lower_seen and not word.isupper() and lower not in lists["places"]
 
 
 def _joined(words: list[str], kinds: str) -> list[str]:
@@ -170,21 +209,35 @@ def _joined(words: list[str], kinds: str) -> list[str]:
     return joined
 
 
-def _strength(words: list[str], initial: bool, the: bool, titled: bool, marked: bool, lower_seen: frozenset[str]) -> bool | None:
+def _strength(
+    words: list[str], initial: bool, the: bool, titled: bool, marked: bool, lower_seen: frozenset[str]
+) -> bool | None:
     """True: a name; False: a name if others say so; None: no name."""
     lists = english()
     word, lower = words[0], words[0].lower()
     if len(words) == 1:
-        if lower in lists["plain_or_head"] or lower in lists["org_forms"] or lower in lists["titles"] and not titled:
+        if lower in lists["plain_or_head"] or lower in lists["org_forms"] or (lower in lists["titles"] and not titled):
             return False if the and lower in lists["heads"] else None
-        if len(word.rstrip(".")) < 2 or lower in lists["demonyms"] or _IDENTIFIER.fullmatch(word) or word.isupper() and _ROMAN.fullmatch(word) and word not in ("CD", "XML"):
+        if (
+            len(word.rstrip(".")) < 2
+            or lower in lists["demonyms"]
+            or _IDENTIFIER.fullmatch(word)
+            or (word.isupper()
+            and _ROMAN.fullmatch(word)
+            and word not in ("CD", "XML"))
+        ):
             return None
         if titled or marked:
             return True
         if lower in lower_seen and lower not in lists["tech"]:
             return None if word.isupper() or initial else False
         return not initial
-    if all(word.lower() in _DAY_ABBREVIATIONS for word in words) or len(words) > MAX_NAME_WORDS or len(words) > 2 and all(word.isupper() and len(word) > 3 for word in words):
+    if (
+        all(word.lower() in _DAY_ABBREVIATIONS for word in words)
+        or len(words) > MAX_NAME_WORDS
+        or (len(words) > 2
+        and all(word.isupper() and len(word) > 3 for word in words))
+    ):
         return None
     if all(word.lower() in lists["plain"] or word.lower() in lists["demonyms"] or len(word) < 3 for word in words):
         return (the and words[-1].lower() in lists["heads"]) or marked
@@ -196,10 +249,16 @@ def name_in_capitals(words: list[str]) -> bool:
     return all(word.isupper() and len(word) > 3 for word in words)
 
 
-def _typed(tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, setting: Setting) -> tuple[str, float, bool]:
+def _typed(
+    tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, setting: Setting
+) -> tuple[str, float, bool]:
     """Type, its weight, and whether the sentence goes on to say what the thing is."""
     kind, weight = type_of_name(tuple(words))
-    if setting.technical and (kind, weight) in (("PERSON", 1.0), ("ORGANIZATION", 0.3)) and words[0].lower() not in english()["given"]:
+    if (
+        setting.technical
+        and (kind, weight) in (("PERSON", 1.0), ("ORGANIZATION", 0.3))
+        and words[0].lower() not in english()["given"]
+    ):
         kind, weight = ("CONCEPT", 0.1) if kind == "PERSON" else ("TECHNOLOGY", 0.2)
     mark = setting.marked.get(" ".join(words))
     after, defines = _after(tokens, kinds, end, len(words))
@@ -224,16 +283,32 @@ def _before(tokens: list[str], start: int, weight: float) -> tuple[str, float] |
     if not start:
         return None
     before = tokens[start - 1].lower()
-    if before in "*_\"“‘(" and start > 1:
+    if before in '*_"“‘(' and start > 1:
         before = tokens[start - 2].lower()
     if before in lists["vessel_nouns"]:
         return "VESSEL", 4.0
-    if before == "the" and start > 1 and (tokens[start - 2].lower() == "aboard" or start > 2 and tokens[start - 2] in ("of", "board") and tokens[start - 3].lower() in _SHIPS):
+    if (
+        before == "the"
+        and start > 1
+        and (
+            tokens[start - 2].lower() == "aboard"
+            or (start > 2
+            and tokens[start - 2] in ("of", "board")
+            and tokens[start - 3].lower() in _SHIPS)
+        )
+    ):
         return "VESSEL", 1.6
     if before in lists["person_nouns"]:
         return "PERSON", 2.5
-    if before in lists["place_nouns"] or before == "of" and start > 1 and tokens[start - 2].lower() in lists["place_nouns"]:
+    if (
+        before in lists["place_nouns"]
+        or (before == "of"
+        and start > 1
+        and tokens[start - 2].lower() in lists["place_nouns"])
+    ):
         return "GEO", 2.8
+    if is_abstract(tokens[start].lower()):
+        return None
     if before in _LOCATIVE and weight <= 1.0:
         return "GEO", 1.2
     if before in ("from", "to") and weight < 0.2:
@@ -248,20 +323,27 @@ def _after(tokens: list[str], kinds: str, end: int, num_words: int) -> tuple[tup
     letter, following = kinds[end], tokens[end + 1 : end + 8]
     if letter == "v":
         return ("PERSON", 1.5), False
-    if letter == "m" or letter in "(." and kinds[end + 1 : end + 2] == "m":
+    if letter == "m" or (letter in "(." and kinds[end + 1 : end + 2] == "m"):
         return (("PERSON", 2.0) if 1 < num_words < 5 else None), False
     if letter == "s":
         return (("PERSON", 2.0) if following and following[0].lower() in lists["person_nouns"] else None), False
-    if letter == "(" and following and num_words > 1 and (following[0] == "born" or following[0][:4].isdigit() and len(following) > 1 and following[1] in "–-"):
+    if (
+        letter == "("
+        and following
+        and num_words > 1
+        and (following[0] == "born" or (following[0][:4].isdigit() and len(following) > 1 and following[1] in "–-"))
+    ):
         return ("PERSON", 3.5 if following[0] == "born" else 1.5), True
     word = tokens[end].lower()
     if following and (letter == "," or word in _BE):
         defines = following[0].lower() in _ARTICLE
         for place, noun in enumerate(following):
-            if noun in ",.;:" or noun.lower() in ("who", "which", "of", "for", "and", "in") and place:
+            if noun in ",.;:" or (noun.lower() in ("who", "which", "of", "for", "and", "in") and place):
                 break
-            hint = _noun_types().get(noun.lower())
-            if hint and (defines or place == 0 and letter == ","):
+            hint = _noun_types().get(noun)
+            if hint and letter == "," and hint[0] in ("EVENT", "WORK", "TECHNOLOGY"):
+                break
+            if hint and (defines or (place == 0 and letter == ",")):
                 return hint, True
         if letter == "," and following[0].lower() in ("who", "whose"):
             return ("PERSON", 1.5), True
@@ -275,27 +357,46 @@ def _after(tokens: list[str], kinds: str, end: int, num_words: int) -> tuple[tup
 def _noun_types() -> dict[str, tuple[str, float]]:
     """What "is a ..." tells: the noun and the type that it stands for."""
     lists = english()
-    types = {noun: ("TECHNOLOGY", 2.0) for noun in lists["tech_heads"]}
-    types |= {noun: ("ORGANIZATION", 2.0) for noun in ("company", "firm", "charity", "institution", "agency", "newspaper", "organisation", "organization", "foundation", "bank", "university", "college", "party")}
-    types |= {noun: ("EVENT", 2.0) for noun in ("festival", "war", "battle", "conference", "storm", "ceremony", "race", "holiday", "expedition")}
-    types |= {noun: ("WORK", 2.0) for noun in ("novel", "book", "poem", "film", "painting", "song", "symphony", "magazine", "journal", "treatise", "play")}
-    types |= {noun: ("GEO", 2.5) for noun in lists["place_nouns"] | {"reef", "rock", "strait", "mountain", "peninsula", "country", "cape"}}
-    types |= {noun: ("VESSEL", 3.0) for noun in lists["vessel_nouns"]}
-    types |= {noun: ("PERSON", 3.0) for noun in lists["person_nouns"]}
+    types = dict.fromkeys(lists["tech_heads"], ("TECHNOLOGY", 2.0))
+    types |= dict.fromkeys(("company", "firm", "charity", "institution", "agency", "newspaper", "organisation", "organization", "foundation", "bank", "university", "college", "party"), ("ORGANIZATION", 2.0))
+    types |= dict.fromkeys(("festival", "war", "battle", "conference", "storm", "ceremony", "race", "holiday", "expedition"), ("EVENT", 2.0))
+    types |= dict.fromkeys(("novel", "book", "poem", "film", "painting", "song", "symphony", "magazine", "journal", "treatise", "play"), ("WORK", 2.0))
+    types |= dict.fromkeys(lists["place_nouns"] | {"reef", "rock", "strait", "mountain", "peninsula", "country", "cape"}, ("GEO", 2.5))
+    types |= dict.fromkeys(lists["vessel_nouns"], ("VESSEL", 3.0))
+    types |= dict.fromkeys(lists["person_nouns"], ("PERSON", 3.0))
     return types
 
 
-def _alias(tokens: list[str], kinds: str, start: int, end: int, words: list[str]) -> str:
+def _alias(tokens: list[str], kinds: str, start: int, end: int, words: list[str], kind: str) -> str:
     """The other name that stands beside this one: 林芷若 in brackets or right after, or an acronym of the words."""
-    if kinds[end : end + 1] == "h":
-        return tokens[end] if 2 <= len(tokens[end]) <= 12 else ""
+    if kinds[end : end + 1] == "h" and kind == "PERSON":
+        return tokens[end] if _is_chinese_name(tokens[end], kind) else ""
     if kinds[end : end + 1] == "(" and kinds[end + 2 : end + 3] == ")":
         other = tokens[end + 1]
-        if kinds[end + 1] == "h" and len(other) <= 12 or len(words) > 1 and is_acronym(other, words):
+        if (kinds[end + 1] == "h" and _is_chinese_name(other, kind)) or (len(words) > 1 and is_acronym(other, words)):
             return other
-    if len(words) > 1 and start > 1 and kinds[start - 1] == "(" and kinds[end : end + 1] == ")" and is_acronym(tokens[start - 2], words):
+    if (
+        len(words) > 1
+        and start > 1
+        and kinds[start - 1] == "("
+        and kinds[end : end + 1] == ")"
+        and is_acronym(tokens[start - 2], words)
+    ):
         return tokens[start - 2]
     return ""
+
+
+def _is_chinese_name(text: str, kind: str) -> bool:
+    """Whether Chinese text beside an English name can be the name of the same thing."""
+    lists = chinese()
+    if kind == "PERSON":
+        return "·" in text or (2 <= len(text) <= 4 and (text[0] in lists["surnames"] or text[:2] in lists["surnames"]))
+    return (
+        2 <= len(text) <= 16
+        and kind != "TECHNOLOGY"
+        and text.endswith(tuple(lists["tails"]))
+        and text[0] not in "的以所等或可其是"
+    )
 
 
 def is_acronym(short: str, words: list[str]) -> bool:
@@ -314,7 +415,7 @@ def _noun_phrases(tokens: list[str], kinds: str) -> list[str]:
     phrases: list[str] = []
     for match in CONCEPT.finditer(kinds):
         start, end = match.span()
-        if end - start > 3 or end < len(kinds) and kinds[end] == "h":
+        if end - start > 3 or (end < len(kinds) and kinds[end] == "h"):
             continue
         phrase = tokens[start:end]
         if end - start == 1 and (len(phrase[0]) < 4 or phrase[0].endswith(_NO_NOUN)):
@@ -325,4 +426,21 @@ def _noun_phrases(tokens: list[str], kinds: str) -> list[str]:
     return phrases
 
 
-_NO_NOUN = ("ed", "ing", "able", "ible", "ous", "ful", "less", "ive", "est", "ish", "ward", "wards", "wise", "al", "ic", "ary")
+_NO_NOUN = (
+    "ed",
+    "ing",
+    "able",
+    "ible",
+    "ous",
+    "ful",
+    "less",
+    "ive",
+    "est",
+    "ish",
+    "ward",
+    "wards",
+    "wise",
+    "al",
+    "ic",
+    "ary",
+)

@@ -12,7 +12,9 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _OPEN = ("PERSON", "CONCEPT", "")
 
 
-def fold_names(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, str]] = (), wide: bool = False) -> dict[str, str]:
+def fold_names(
+    rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, str]] = (), wide: bool = False
+) -> dict[str, str]:
     """Variant key -> the key it goes with, within one scope (a text, a document, a corpus); only what is unambiguous there.
 
     rows     key -> (type, count); keys are casefolded names
@@ -22,9 +24,20 @@ def fold_names(rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str,
     The result holds no chains and doesn't depend on the order of the rows.
     """
     step = _aliases(rows, aliases)
-    for rule in (_same_but_for_dressing, _plurals, _short_persons, _short_organizations, _short_chinese, _chinese_titles):
+    for rule in (
+        _same_but_for_dressing,
+        _plurals,
+        _short_persons,
+        _short_organizations,
+        _short_chinese,
+        _chinese_titles,
+    ):
         for key, target in rule(rows).items():
-            if key != target and key not in step and not (wide and rows[key][0] == "" and rule in (_short_organizations, _short_chinese)):
+            if (
+                key != target
+                and key not in step
+                and not (wide and rows[key][0] == "" and rule in (_short_organizations, _short_chinese))
+            ):
                 step[key] = target
     return {key: end for key in step if (end := _end(step, key)) != key}
 
@@ -100,12 +113,22 @@ def _plurals(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """A surname, a given name or initials and surname -> the one full name in the scope that it can stand for."""
     lists = english()
-    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and " " in key and key[1:2] != "." and key[-1] not in ")）" and key.split(" ", 1)[0] not in lists["titles"]]
+    full = [
+        key
+        for key, (kind, _) in rows.items()
+        if kind == "PERSON"
+        and " " in key
+        and key[1:2] != "."
+        and key[-1] not in ")）"
+        and key.split(" ", 1)[0] not in lists["titles"]
+    ]
     by_surname: dict[str, list[str]] = {}
     by_given: dict[str, list[str]] = {}
     for key in full:
         words = key.split()
-        surname, given = (words[0], words[-1]) if words[0] in lists["pinyin_surnames"] and len(words) == 2 else (words[-1], words[0])
+        surname, given = (
+            (words[0], words[-1]) if words[0] in lists["pinyin_surnames"] and len(words) == 2 else (words[-1], words[0])
+        )
         by_surname.setdefault(surname, []).append(key)
         by_given.setdefault(given, []).append(key)
     found: dict[str, str] = {}
@@ -125,7 +148,7 @@ def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 
 
 def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
-    """"the Trust", "Harbour Trust" -> "Port Merrow Harbour Trust"; "Sound Futures" -> "Sound Futures Ltd"."""
+    """ "the Trust", "Harbour Trust" -> "Port Merrow Harbour Trust"; "Sound Futures" -> "Sound Futures Ltd"."""
     lists = english()
     by_end: dict[str, set[str]] = {}
     by_start: dict[str, set[str]] = {}
@@ -135,7 +158,7 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             continue
         for cut in range(1, len(words)):
             by_end.setdefault(" ".join(words[cut:]), set()).add(key)
-        if words[-1] in lists["org_forms"] or "&" in words and words[-1] in lists["org_heads"]:
+        if words[-1] in lists["org_forms"] or ("&" in words and words[-1] in lists["org_heads"]):
             by_start.setdefault(" ".join(words[:-1]).rstrip(","), set()).add(key)
     found: dict[str, str] = {}
     for key, (kind, _) in rows.items():
@@ -144,7 +167,11 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             last = key.rsplit(" ", 1)[-1]
             longer = by_end.get(key) if last in lists["heads"] and (kind == "" or " " in key) else None
             longer = {name for name in longer or () if kind in ("", rows[name][0])}
-        outer = {name for name in longer if not any(name != other and name.endswith(" " + other) for other in longer)} if len(longer) < 9 else longer
+        outer = (
+            {name for name in longer if not any(name != other and name.endswith(" " + other) for other in longer)}
+            if len(longer) < 9
+            else longer
+        )
         if len(outer) == 1:
             found[key] = next(iter(outer))
     return found
@@ -169,7 +196,11 @@ def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
         if by_start.get(key):
             found[key] = by_start[key]
             continue
-        longer = {name for name in by_end.get(key, ()) if kind in ("", rows[name][0])} if kind not in ("PERSON", "CONCEPT", "WORK") else set()
+        longer = (
+            {name for name in by_end.get(key, ()) if kind in ("", rows[name][0])}
+            if kind not in ("PERSON", "CONCEPT", "WORK")
+            else set()
+        )
         if len(longer) == 1 and (kind == "" or len(key) > 3):
             found[key] = next(iter(longer))
     return found
@@ -197,7 +228,9 @@ def _chinese_titles(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
         bare = next((key[: -len(title)] for title in titles if key.endswith(title) and len(key) > len(title)), "")
         matches = by_part.get(key, []) or by_part.get(bare, []) or (by_surname.get(bare, []) if len(bare) == 1 else [])
         if not matches and kind != "CONCEPT" and len(key) == 2:
-            matches = [name for name in by_surname.get(key[0], ()) if len(name) == 3 and name.startswith(key)]  # 沈鹤 cut out of 沈鹤年
+            matches = [
+                name for name in by_surname.get(key[0], ()) if len(name) == 3 and name.startswith(key)
+            ]  # 沈鹤 cut out of 沈鹤年
         matches = [name for name in matches if name != key]
         if len(matches) == 1:
             found[key] = matches[0]

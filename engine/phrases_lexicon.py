@@ -25,10 +25,13 @@ def english() -> Mapping[str, frozenset[str]]:
         forms.update(_regular_forms(verb))
     lists["verb_forms"] = frozenset(forms)
     lists["adjectives"] |= {form for word in lists["adjectives"] if len(word) < 7 for form in _comparatives(word)}
-    plain = set().union(*(lists[key] for key in ("function", "numbers", "months", "nouns", "adjectives", "verb_forms", "shouted")))
+    plain = set().union(
+        *(lists[key] for key in ("function", "numbers", "months", "nouns", "adjectives", "verb_forms", "shouted"))
+    )
     lists["plain"] = frozenset(plain | {plural(noun) for noun in lists["nouns"]})
     lists["heads"] = frozenset().union(*(lists[f"{key}_heads"] for key in ("org", "geo", "event", "work")))
     lists["plain_or_head"] = lists["plain"] | lists["heads"]
+    lists["verbs_only"] = lists["verb_forms"] - lists["everyday"] - lists["geo_first"]
     lists["firm_ends"] = lists["org_forms"] | {"sons", "brothers", "partners", "associates"}
     lists["nouns"] = frozenset(lists["nouns"] | {plural(noun) for noun in lists["nouns"]})
     return lists
@@ -40,7 +43,43 @@ def _boilerplate() -> re.Pattern[str]:
 
 
 # Each alternative of the pattern holds one of these; looking for them first is ten times faster than the pattern.
-_SMALL_PRINT = ("warrant", "licens", "copy", "liable", "damage", "redistribut", "hereby", "permi", "reserved", "conditions", "patent", "program", "source", "claim", "endorse", "law", "derivat", "merchant", "fitness", "as is", "event", "tort", "this file", "terms", "free of", "materials", "debian", "you ", "permission", "gratis", "with or", "adapt", "collective", "original", "publicly")
+_SMALL_PRINT = (
+    "warrant",
+    "licens",
+    "copy",
+    "liable",
+    "damage",
+    "redistribut",
+    "hereby",
+    "permi",
+    "reserved",
+    "conditions",
+    "patent",
+    "program",
+    "source",
+    "claim",
+    "endorse",
+    "law",
+    "derivat",
+    "merchant",
+    "fitness",
+    "as is",
+    "event",
+    "tort",
+    "this file",
+    "terms",
+    "free of",
+    "materials",
+    "debian",
+    "you ",
+    "permission",
+    "gratis",
+    "with or",
+    "adapt",
+    "collective",
+    "original",
+    "publicly",
+)
 
 
 def is_boilerplate(sentence: str) -> bool:
@@ -64,7 +103,11 @@ def _regular_forms(verb: str) -> tuple[str, str, str, str]:
         return verb, verb[:-1] + "ies", verb[:-1] + "ied", verb + "ing"
     if verb.endswith(("s", "sh", "ch", "x", "z")):
         return verb, verb + "es", verb + "ed", verb + "ing"
-    doubled = verb + verb[-1] if len(verb) < 7 and verb[-1] not in "wxy" and verb[-2:-1] in _VOWELS and verb[-3:-2] not in _VOWELS else verb
+    doubled = (
+        verb + verb[-1]
+        if len(verb) < 7 and verb[-1] not in "wxy" and verb[-2:-1] in _VOWELS and verb[-3:-2] not in _VOWELS
+        else verb
+    )
     if verb[-1] in _VOWELS:
         doubled = verb
     return verb, verb + "s", doubled + "ed", doubled + "ing"
@@ -107,7 +150,7 @@ def type_of_name(words: tuple[str, ...]) -> tuple[str, float]:
         return _single(words[0], lower[0], lists)
     if lower[0].rstrip(".") in lists["vessel_first"]:
         return "VESSEL", 4.0
-    if " ".join(lower) in lists["places"] or lower[-1] in lists["places"] and lower[0] in lists["geo_first"]:
+    if " ".join(lower) in lists["places"] or (lower[-1] in lists["places"] and lower[0] in lists["geo_first"]):
         return "GEO", 3.0
     if _is_person(words, lower, lists):
         return "PERSON", 3.0
@@ -117,14 +160,59 @@ def type_of_name(words: tuple[str, ...]) -> tuple[str, float]:
         return "ORGANIZATION", 1.5
     if lower[0] in lists["tech"] or lower[-1] in lists["tech_heads"] | lists["tech"]:
         return "TECHNOLOGY", 1.5
-    unplain = not any(_is_common(word, lists) for word in lower) and not any(_is_common(word, lists) for word in singulars(lower[-1]))
+    unplain = not any(_is_common(word, lists) for word in lower) and not any(
+        _is_common(word, lists) for word in singulars(lower[-1])
+    )
     if unplain and len(words) in (2, 3) and all(word[1:].islower() or _is_mixed_surname(word) for word in words):
         return "PERSON", 1.0
     return "CONCEPT", 0.1
 
 
 def _is_common(word: str, lists: Mapping[str, frozenset[str]]) -> bool:
-    return word in lists["plain"] or word in lists["everyday"] or word in lists["demonyms"] or word in lists["places"]
+    return (
+        word in lists["plain"]
+        or word in lists["everyday"]
+        or word in lists["demonyms"]
+        or word in lists["places"]
+        or is_abstract(word)
+    )
+
+
+def is_abstract(word: str) -> bool:
+    """Whether a lower-case word has an ending of ideas, groups and qualities, which names of people and places don't have."""
+    return len(word) > 6 and word.endswith(_ABSTRACT)
+
+
+_ABSTRACT = (
+    "ism",
+    "isms",
+    "ists",
+    "ist",
+    "tion",
+    "tions",
+    "sion",
+    "ness",
+    "ity",
+    "ities",
+    "logy",
+    "graphy",
+    "ics",
+    "ship",
+    "hood",
+    "ment",
+    "ments",
+    "ical",
+    "tive",
+    "ional",
+    "ians",
+    "less",
+    "able",
+    "ised",
+    "ized",
+    "ising",
+    "izing",
+    "ional",
+)
 
 
 def _by_head(lower: list[str], lists: Mapping[str, frozenset[str]]) -> tuple[str, float] | None:
@@ -139,14 +227,25 @@ def _by_head(lower: list[str], lists: Mapping[str, frozenset[str]]) -> tuple[str
             head = lower[lower.index(link, 1) - 1]
             break
     if head != last:
-        for kind, list_name in (("EVENT", "event_of"), ("GEO", "geo_of"), ("ORGANIZATION", "org_of"), ("ORGANIZATION", "org_heads"), ("WORK", "work_heads")):
+        for kind, list_name in (
+            ("EVENT", "event_of"),
+            ("GEO", "geo_of"),
+            ("ORGANIZATION", "org_of"),
+            ("ORGANIZATION", "org_heads"),
+            ("WORK", "work_heads"),
+        ):
             if head in lists[list_name]:
                 return kind, 4.0
         return None
     while len(lower) > 2 and (last.isdigit() or _ROMAN.fullmatch(last.upper())):
         lower = lower[:-1]
         last = lower[-1]
-    for kind, list_name in (("EVENT", "event_heads"), ("WORK", "work_heads"), ("ORGANIZATION", "org_heads"), ("GEO", "geo_heads")):
+    for kind, list_name in (
+        ("EVENT", "event_heads"),
+        ("WORK", "work_heads"),
+        ("ORGANIZATION", "org_heads"),
+        ("GEO", "geo_heads"),
+    ):
         if last in lists[list_name]:
             return kind, 3.0
     return None
@@ -160,7 +259,13 @@ def _single(word: str, lower: str, lists: Mapping[str, frozenset[str]]) -> tuple
     if lower in lists["given"]:
         return "PERSON", 1.0
     if word.isupper():
-        return ("ORGANIZATION", 0.3) if 3 <= len(word) <= 5 and word.isalpha() else ("TECHNOLOGY", 0.2) if len(word) < 6 else ("CONCEPT", 0.1)
+        return (
+            ("ORGANIZATION", 0.3)
+            if 3 <= len(word) <= 5 and word.isalpha()
+            else ("TECHNOLOGY", 0.2)
+            if len(word) < 6
+            else ("CONCEPT", 0.1)
+        )
     if not word[1:].islower() and not _is_mixed_surname(word) and "'" not in word and "-" not in word:
         return "TECHNOLOGY", 1.0
     return "CONCEPT", 0.1
@@ -176,7 +281,13 @@ def _is_person(words: tuple[str, ...], lower: list[str], lists: Mapping[str, fro
     if words[0][1:] == "." and len(words[0]) == 2:
         return len(words[-1]) > 2
     if lower[0] in lists["pinyin_surnames"] and len(words) == 2:
-        return re.fullmatch(r"(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?[aeiou]{1,3}(?:ng|n|r)?(?:-?(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?[aeiou]{1,3}(?:ng|n|r)?)?", lower[1]) is not None
+        return (
+            re.fullmatch(
+                r"(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?[aeiou]{1,3}(?:ng|n|r)?(?:-?(?:[bpmfdtnlgkhjqxrzcsyw]|zh|ch|sh)?[aeiou]{1,3}(?:ng|n|r)?)?",
+                lower[1],
+            )
+            is not None
+        )
     return any(word in _PARTICLES for word in lower[1:-1])
 
 

@@ -33,15 +33,35 @@ _SLASHED = re.compile(r"[(\"']?[A-Za-z-]+/[A-Za-z-]+[)\"',.;:!?]*")
 _EDGE = "_*~`\"'()[]<>|.,;:!?#="
 _MARKUP = str.maketrans(dict.fromkeys("#$/<=>@\\^_`{|}~", FILL))
 
-_CODE_START = (">>>", "...", "$ ", "% ", "#!", "#include", "import ", "from ", "def ", "class ", "return ", "@", "%%", "diff ", "+++", "---", "@@", "..")
+_CODE_START = (
+    ">>>",
+    "...",
+    "$ ",
+    "% ",
+    "#!",
+    "#include",
+    "import ",
+    "from ",
+    "def ",
+    "class ",
+    "return ",
+    "@",
+    "%%",
+    "diff ",
+    "+++",
+    "---",
+    "@@",
+    "..",
+)
 _CODE_END = ("{", "}", ";", "\\", "=>", "->", "({", "});", "*/", "__")
 _SYMBOLS = "{}()[];=<>|+*\\_&$@^%"
 _BULLET = re.compile(r"(?:[-*+•·o#>|‣–—]+|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)])(?=\s)")
 _FIELD = re.compile(r"[A-Z][\w-]{1,30}:(?:\s|$)")
-_END = re.compile(r"[.!?]+[\"'”’)\]*]*\s+(?=[\"'“‘(\[*]*[^a-z\s\"'“‘(\[*])|[。！？!?…]+[”’」』）)]*|[;；]\s*(?=[\u4e00-\u9fff])")
+_END = re.compile(
+    r"[.!?]+[\"'”’)\]*]*\s+(?=[\"'“‘(\[*]*[^a-z\s\"'“‘(\[*])|[。！？!?…]+[”’」』）)]*|[;；]\s*(?=[\u4e00-\u9fff])"
+)
 _ABBREVIATIONS = frozenset(
-    "dr mr mrs ms prof st sr jr rev hon capt col gen lt sgt maj gov sen rep pres mt ft e.g i.e etc cf vs viz al approx ca no nos"
-    " vol vols pp p fig figs eq sec ch ed eds est dept univ inc ltd co corp bros jan feb mar apr jun jul aug sep sept oct nov dec".split()
+    ["dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "rev", "hon", "capt", "col", "gen", "lt", "sgt", "maj", "gov", "sen", "rep", "pres", "mt", "ft", "e.g", "i.e", "etc", "cf", "vs", "viz", "al", "approx", "ca", "no", "nos", "vol", "vols", "pp", "p", "fig", "figs", "eq", "sec", "ch", "ed", "eds", "est", "dept", "univ", "inc", "ltd", "co", "corp", "bros", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"]
 )
 
 
@@ -129,7 +149,14 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
         if not joins:
             start = begin + line.index(bare[0]) + (bullet.end() if bullet else 0)
         end, last_length = begin + len(line.rstrip()), len(bare)
-        if bare[0] == "#" or bare[0] == FILL and bullet is None and line.lstrip(FILL)[:1] == " " and len(bare) < 100 and start == begin:
+        if (
+            bare[0] == "#"
+            or (bare[0] == FILL
+            and bullet is None
+            and line.lstrip(FILL)[:1] == " "
+            and len(bare) < 100
+            and start == begin)
+        ):
             yield start, end, True
             start = -1
     if start >= 0:
@@ -140,7 +167,7 @@ def _is_code(line: str) -> bool:
     if line.startswith(_CODE_START) or line.endswith(_CODE_END) or " :: " in line:
         return True
     size = len(line)
-    return size > 5000 and " " not in line or sum(map(line.count, _SYMBOLS)) + line.count(FILL) // 4 > 0.15 * size
+    return (size > 5000 and " " not in line) or sum(map(line.count, _SYMBOLS)) + line.count(FILL) // 4 > 0.15 * size
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:

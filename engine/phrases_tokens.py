@@ -11,7 +11,6 @@ from functools import lru_cache
 from graphmill.engine.phrases_lexicon import english
 from graphmill.engine.phrases_text import MAIL
 
-
 # Letters of the kinds:  C capitalised content word  T capitalised title  I initial  F capitalised function word
 # D month or weekday  o "of"  t "the"  r "for"  a "and"  & ampersand  p particle of a family name  s possessive
 # v verb of a person speaking or living  f other function word  x filler (verb, plain adjective, adverb)  g plain noun
@@ -25,7 +24,9 @@ _TOKEN = re.compile(
 )
 SPAN = re.compile(r"[TCI](?:[TCI]|(?:p{1,2}|ot?|rt?|[a&s])(?=[TCI]))*")
 CONCEPT = re.compile(r"[wg]*w[wg]*(?!s)")
-_PARTICLES = frozenset("de da do dos das di del della du van von der den ter ten af av al bin ibn la le zu zur y".split())
+_PARTICLES = frozenset(
+    ["de", "da", "do", "dos", "das", "di", "del", "della", "du", "van", "von", "der", "den", "ter", "ten", "af", "av", "al", "bin", "ibn", "la", "le", "zu", "zur", "y"]
+)
 _ITALIC = re.compile(r"(?<![\w*_])([*_])(?![\s*_])([A-Z][^*_\n]{2,60}+)\1(?![\w*])")
 _QUOTED = re.compile(r"[\"“]([A-Z][\w'’-]*+(?: [\w'’&-]++){0,6})[\"”]")
 
@@ -40,7 +41,11 @@ def kind(token: str) -> str:
     if first.isalpha():
         if "\u3400" <= first <= "\u9fff":
             return "h"
-        if len(token) > 40 or "." in token[1:-1] and not (first.isupper() and lower.replace(".", "").isalpha() and len(token) < 9):
+        if (
+            len(token) > 40
+            or ("." in token[1:-1]
+            and not (first.isupper() and lower.replace(".", "").isalpha() and len(token) < 9))
+        ):
             return "."
         return _upper_kind(token, lower) if first.isupper() else _lower_kind(lower)
     if first in "'’" and len(token) <= 2:
@@ -52,13 +57,13 @@ def kind(token: str) -> str:
 
 def _upper_kind(token: str, lower: str) -> str:
     lists = english()
-    if lower.rstrip(".") in lists["months"] or lower[-4:] == "days" and lower[:-1] in lists["months"]:
+    if lower.rstrip(".") in lists["months"] or (lower[-4:] == "days" and lower[:-1] in lists["months"]):
         return "D"
     if lower in lists["titles"] and not (token.isupper() and len(token) > 3):
         return "T"
     if len(token) == 2 and token[1] == ".":
         return "I"
-    if len(token) == 1 or lower in lists["function"] or lower in lists["numbers"] and len(lower) < 6:
+    if len(token) == 1 or lower in lists["function"] or (lower in lists["numbers"] and len(lower) < 6):
         return "F"
     return "C"
 
@@ -70,7 +75,12 @@ def _lower_kind(lower: str) -> str:
         return known
     if lower in _PARTICLES:
         return "p"
-    if lower in lists["function"] or lower.split("-", 1)[0] in lists["numbers"] or lower in lists["months"] or len(lower) < 3:
+    if (
+        lower in lists["function"]
+        or lower.split("-", 1)[0] in lists["numbers"]
+        or lower in lists["months"]
+        or len(lower) < 3
+    ):
         return "f"
     if lower in lists["person_verbs"]:
         return "v"
@@ -100,4 +110,3 @@ def marked_titles(text: str) -> dict[str, str]:
         if len(words) > 1 and capitals * 2 > len(words) and words[-1][0].isupper():
             marked.setdefault(" ".join(words), '"')
     return marked
-

@@ -12,18 +12,19 @@ from graphmill.engine.phrases_en import Found, Reading
 from graphmill.engine.phrases_lexicon import chinese, english, type_of_name
 from graphmill.engine.phrases_text import FILL
 
-_BLOCK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+|[A-Za-z][A-Za-z0-9.+#'’-]*(?: (?:& )?[A-Za-z][A-Za-z0-9.+#'’-]*)*|[0-9]+|\\S")
+_BLOCK = re.compile(
+    "[\u3400-\u4dbf\u4e00-\u9fff]+|[A-Za-z][A-Za-z0-9.+#'’-]*(?: (?:& )?[A-Za-z][A-Za-z0-9.+#'’-]*)*|[0-9]+|\\S"
+)
 _WORK = re.compile("《([^《》\n\x01]{1,40})》")
-_QUOTED = re.compile("[“「\"]([^“”「」\"\n，。；：！？、]{1,10})[”」\"]\\s*(号|轮)?")
+_QUOTED = re.compile('[“「"]([^“”「」"\n，。；：！？、]{1,10})[”」"]\\s*(号|轮)?')
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_AFTER_NAME = "[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“\"]?([A-Z][A-Za-z.'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”\"]?[）)，,]"
+_AFTER_NAME = '[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“"]?([A-Z][A-Za-z.\'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”"]?[）)，,]'
 _NO_TERM = ("的", "了", "吗", "呢", "吧", "啊")
 MAX_CONTEXT_CHARS = 20_000
 MAX_RUN_WORDS = 8
-MIN_PLACE_FREQUENCY = 200
-_NOUN_TAGS = frozenset("n nr nrt nrfg ns nt nz j x vn b ng nw".split())
+_NOUN_TAGS = frozenset(["n", "nr", "nrt", "nrfg", "ns", "nt", "nz", "j", "x", "vn", "b", "ng", "nw"])
 _SURNAME_TAGS = frozenset(("nr", "j", "x", "n", "ng", "nz", "ns"))
-_PROPER_TAGS = frozenset("nr nrt ns nt nz x".split())
+_PROPER_TAGS = frozenset(["nr", "nrt", "ns", "nt", "nz", "x"])
 
 
 @cache
@@ -72,7 +73,11 @@ def _unknown(run: str) -> tuple[tuple[str, str], ...]:
             words.append((word, tags.get(word, tag)))
         elif position == "S":
             words.append((character, tags.get(character, tag)))
-    return tuple(words) if "".join(word for word, _ in words) == run else tuple((character, tags.get(character, "x")) for character in run)
+    return (
+        tuple(words)
+        if "".join(word for word, _ in words) == run
+        else tuple((character, tags.get(character, "x")) for character in run)
+    )
 
 
 def cut(block: str) -> Iterator[tuple[str, str]]:
@@ -129,7 +134,13 @@ def _titles(sentence: str, names: list[Found]) -> str:
 
     def quoted(match: re.Match[str]) -> str:
         inner, ship = match.group(1).strip(), match.group(2) or ""
-        if ship or len(inner) > 2 and inner[-1] in "号轮" or re.fullmatch("[\u4e00-\u9fff]{2,6}[0-9]{1,4}", inner):
+        if (
+            (ship
+            and re.search("[\u4e00-\u9fff]|[A-Za-z]{2}", inner))
+            or (len(inner) > 2
+            and inner[-1] in "号轮")
+            or re.fullmatch("[\u4e00-\u9fff]{2,6}[0-9]{1,4}", inner)
+        ):
             names.append(Found(inner + ship, "VESSEL", 3.0, True))
             return FILL * len(match.group())
         if 2 < len(inner) < 9 and _HAN.match(inner) and not inner.endswith(_NO_TERM):
@@ -157,18 +168,30 @@ def _sounds(words: list[Word]) -> list[Word]:
     at = 0
     while at < len(words):
         end = at
-        while end < len(words) and (words[end].text == "·" and end > at or _is_sound(words[end], lists, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))):
+        while end < len(words) and (
+            (words[end].text == "·"
+            and end > at)
+            or _is_sound(words[end], lists, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))
+        ):
             end += 1
         while end > at and words[end - 1].text == "·":
             end -= 1
         run = words[at:end]
-        if end < len(words) and any(word.text == "·" for word in run[-3:]) and len(words[end].text) == 2 and words[end].text not in lists["titles"] and all(character in lists["sounds"] for character in words[end].text):
+        if (
+            end < len(words)
+            and any(word.text == "·" for word in run[-3:])
+            and len(words[end].text) == 2
+            and words[end].text not in lists["titles"]
+            and all(character in lists["sounds"] for character in words[end].text)
+        ):
             run = words[at : end + 1]  # 洛丽·斯基恩, where 基恩 is a word as well
             end += 1
         text = "".join(word.text for word in run)
         dotted = "·" in text
-        foreign = any(word.tag in ("nr", "nrt", "x", "nz", "nrfg") and (len(word.text) > 1 or len(run) > 2) for word in run)
-        if len(run) > 1 and (dotted or foreign and 2 < len(text) < 8):
+        foreign = any(
+            word.tag in ("nr", "nrt", "x", "nz", "nrfg") and (len(word.text) > 1 or len(run) > 2) for word in run
+        )
+        if len(run) > 1 and (dotted or (foreign and 2 < len(text) < 8)):
             joined.append(Word(text, "nrd" if dotted else "nrt", False))
             at = end
         else:
@@ -182,7 +205,13 @@ def _is_sound(word: Word, lists: Mapping[str, frozenset[str]], beside_dot: bool)
         return False
     if beside_dot:
         return True
-    return len(word.text) == 1 and word.tag not in ("ul", "uj", "r") or word.tag in ("nr", "nrt", "nrfg", "x", "nz") or word.tag == "ns" and not word.known
+    return (
+        (len(word.text) == 1
+        and word.tag not in ("ul", "uj", "r"))
+        or word.tag in ("nr", "nrt", "nrfg", "x", "nz")
+        or (word.tag == "ns"
+        and not word.known)
+    )
 
 
 def _persons(words: list[Word], names: list[Found], text: str) -> list[Word]:
@@ -194,24 +223,46 @@ def _persons(words: list[Word], names: list[Found], text: str) -> list[Word]:
         word = words[at]
         following = words[at + 1] if at + 1 < len(words) else Word("", "w")
         before = marked[-1].text if marked else ""
-        name, used = _person(word, following, before in lists["titles"] or before in lists["person_nouns"], not marked or marked[-1].tag in ("w", "per"), lists, text)
+        name, used = _person(
+            word,
+            following,
+            before in lists["titles"] or before in lists["person_nouns"],
+            not marked or marked[-1].tag in ("w", "per"),
+            lists,
+            text,
+        )
         if not name:
             marked.append(word)
             at += 1
             continue
         after = words[at + used] if at + used < len(words) else Word("", "w")
-        cued = before in lists["titles"] or before in lists["person_nouns"] or after.text in lists["titles"] or after.text in lists["person_verbs"]
-        sure = word.tag == "nrd" or cued or word.tag == "nr" and len(name) == 3 and not (word.known and used == 1)
+        cued = (
+            before in lists["titles"]
+            or before in lists["person_nouns"]
+            or after.text in lists["titles"]
+            or after.text in lists["person_verbs"]
+        )
+        sure = word.tag == "nrd" or cued or (word.tag == "nr" and len(name) == 3 and not (word.known and used == 1))
         if not cued and (word.tag == "nrt" or after.text in lists["tails"]):
             marked.append(Word(name, word.tag, False))  # a place as likely: what follows tells
         else:
-            names.append(Found(name, "PERSON", 3.0 if sure else 0.8, sure or text.count(name) > 1 and not word.known, _defines(words, at + used)))
+            names.append(
+                Found(
+                    name,
+                    "PERSON",
+                    3.0 if sure else 0.8,
+                    sure or (text.count(name) > 1 and not word.known),
+                    _defines(words, at + used),
+                )
+            )
             marked.append(Word(name, "per", False))
         at += used
     return marked
 
 
-def _person(word: Word, following: Word, cued: bool, starts: bool, lists: Mapping[str, frozenset[str]], text: str) -> tuple[str, int]:
+def _person(
+    word: Word, following: Word, cued: bool, starts: bool, lists: Mapping[str, frozenset[str]], text: str
+) -> tuple[str, int]:
     """The person's name that starts at this word, and how many words it takes; ("", 0) where none does."""
     if word.tag == "nrd":
         return word.text, 1
@@ -223,23 +274,42 @@ def _person(word: Word, following: Word, cued: bool, starts: bool, lists: Mappin
         return "", 0
     if size == len(surname):
         given = following.text
-        fits = 1 <= len(given) <= 2 and _HAN.match(given) and given not in lists["titles"] and given not in lists["tails"]
-        likely = len(given) == 2 and word.tag in _SURNAME_TAGS and (not following.known or following.tag in ("nr", "ns", "nz") and (starts or text.count(word.text + given) > 1))
-        if fits and (likely or cued and following.tag[0] in "nvabxjz"):
+        fits = (
+            1 <= len(given) <= 2 and _HAN.match(given) and given not in lists["titles"] and given not in lists["tails"]
+        )
+        likely = (
+            len(given) == 2
+            and word.tag in _SURNAME_TAGS
+            and (
+                not following.known
+                or (following.tag in ("nr", "ns", "nz")
+                and (starts or text.count(word.text + given) > 1))
+            )
+        )
+        if fits and (likely or (cued and following.tag[0] in "nvabxjz")):
             return word.text + given, 2
         return "", 0
     if word.tag != "nr" or size > len(surname) + 2:
         return "", 0
     if size == len(surname) + 1 and len(following.text) == 1 and _HAN.match(following.text):
         longer = word.text + following.text
-        if text.count(longer) > 1 and 5 * text.count(longer) >= 4 * text.count(word.text) and following.text not in lists["titles"]:
+        if (
+            text.count(longer) > 1
+            and 5 * text.count(longer) >= 4 * text.count(word.text)
+            and following.text not in lists["titles"]
+        ):
             return longer, 2
     return word.text, 1
 
 
 def _defines(words: list[Word], at: int) -> bool:
     rest = [word.text for word in words[at : at + 3]]
-    return bool(rest) and (rest[0] in ("是", "为", "系") or rest[:1] in (["，"], ["（"]) and len(rest) > 1 and (rest[1].isdigit() or rest[1] in chinese()["person_nouns"]))
+    return bool(rest) and (
+        rest[0] in ("是", "为", "系")
+        or (rest[:1] in (["，"], ["（"])
+        and len(rest) > 1
+        and (rest[1].isdigit() or rest[1] in chinese()["person_nouns"]))
+    )
 
 
 def _compounds(words: list[Word], names: list[Found]) -> list[str]:
@@ -281,7 +351,13 @@ def tail_type(text: str) -> str:
 def _tails() -> dict[str, str]:
     lists = chinese()
     tails: dict[str, str] = {}
-    for kind, key in (("TECHNOLOGY", "tech_tails"), ("EVENT", "event_tails"), ("GEO", "geo_tails"), ("ORGANIZATION", "org_tails"), ("VESSEL", "vessel_tails")):
+    for kind, key in (
+        ("TECHNOLOGY", "tech_tails"),
+        ("EVENT", "event_tails"),
+        ("GEO", "geo_tails"),
+        ("ORGANIZATION", "org_tails"),
+        ("VESSEL", "vessel_tails"),
+    ):
         tails.update(dict.fromkeys(sorted(lists[key]), kind))
     return tails
 
@@ -290,7 +366,13 @@ def _is_proper(word: Word) -> bool:
     lists = chinese()
     if word.text in lists["not_places"] or word.text in lists["generic"] or len(word.text) < 2:
         return False
-    return word.tag in ("ns", "nt", "nrt") or word.tag in _PROPER_TAGS and not word.known or word.tag == "nz" and len(word.text) > 2
+    return (
+        word.tag in ("ns", "nt", "nrt")
+        or (word.tag in _PROPER_TAGS
+        and not word.known)
+        or (word.tag == "nz"
+        and len(word.text) > 2)
+    )
 
 
 def _run(run: list[Word], names: list[Found], nouns: list[str], defines: bool) -> None:
@@ -336,17 +418,28 @@ def _run_rest(run: list[Word], names: list[Found], nouns: list[str]) -> None:
             plain.append(word)
             continue
         if proper:
-            kind = tail_type(word.text) or ("GEO" if word.tag == "ns" else "ORGANIZATION" if word.tag == "nt" else "CONCEPT")
-            sure = _is_common_place(word) if word.tag == "ns" else word.tag == "nt" or len(word.text) > 2 and word.tag != "nz"
+            kind = tail_type(word.text) or (
+                "GEO" if word.tag == "ns" else "ORGANIZATION" if word.tag == "nt" else "CONCEPT"
+            )
+            sure = (
+                _is_common_place(word)
+                if word.tag == "ns"
+                else word.tag == "nt" or (len(word.text) > 2 and word.tag != "nz")
+            )
             names.append(Found(word.text, kind, 2.0 if sure and kind != "CONCEPT" else 0.5, sure))
         _plain_run(plain, names, nouns, lists)
         plain = []
 
 
 def _is_common_place(word: Word) -> bool:
-    """Whether a word tagged as a place is one: jieba's tag is sure for frequent words and for those with a telling end."""
-    cutter, _, _ = _tools()
-    return word.text in chinese()["countries"] or cutter.FREQ.get(word.text, 0) >= MIN_PLACE_FREQUENCY or len(word.text) > 2 and tail_type(word.text) == "GEO"
+    """Whether a word tagged as a place is one by our own list or by its end."""
+    lists = chinese()
+    return (
+        word.text in lists["countries"]
+        or word.text in lists["places"]
+        or (len(word.text) > 2
+        and tail_type(word.text) == "GEO")
+    )
 
 
 def _plain_run(run: list[Word], names: list[Found], nouns: list[str], lists: Mapping[str, frozenset[str]]) -> None:
@@ -354,11 +447,22 @@ def _plain_run(run: list[Word], names: list[Found], nouns: list[str], lists: Map
         return
     text = "".join(word.text for word in run)
     last = run[-1].text
-    if 1 < len(run) < 4 and 3 < len(text) < 10 and run[-1].tag in ("n", "nz", "vn", "ng", "x") and not last.endswith(tuple(lists["no_concept"])) and run[0].text not in lists["generic"] and not all(word.text in lists["generic"] for word in run):
+    if (
+        1 < len(run) < 4
+        and 3 < len(text) < 10
+        and run[-1].tag in ("n", "nz", "vn", "ng", "x")
+        and not last.endswith(tuple(lists["no_concept"]))
+        and run[0].text not in lists["generic"]
+        and not all(word.text in lists["generic"] for word in run)
+    ):
         nouns.append(text)
         return
     for word in run:
-        if word.tag in ("n", "nz", "vn", "l") and word.text not in lists["generic"] and not word.text.endswith(tuple(lists["no_concept"])):
+        if (
+            word.tag in ("n", "nz", "vn", "l")
+            and word.text not in lists["generic"]
+            and not word.text.endswith(tuple(lists["no_concept"]))
+        ):
             if tail_type(word.text) in ("ORGANIZATION", "GEO", "EVENT") and len(word.text) < 5:
                 names.append(Found(word.text, tail_type(word.text), 0.2, False))
             elif len(word.text) > 1:
@@ -374,6 +478,8 @@ def _latin(text: str, names: list[Found]) -> None:
     kind, weight = type_of_name(tuple(words))
     if kind == "PERSON" and weight < 2 and len(words) > 1:
         kind, weight = "CONCEPT", 0.1
+    if kind == "ORGANIZATION" and weight < 1:
+        kind = "TECHNOLOGY"
     names.append(Found(text, kind, weight, len(words) > 1 or text.lower() not in plain))
 
 
@@ -381,7 +487,11 @@ def _with_aliases(names: list[Found], sentence: str) -> list[Found]:
     """The second name in brackets after a first: 英格丽·哈尔沃森博士（Ingrid Halvorsen）, 世界气象组织（WMO）, （简称岭大）."""
     aliased: list[Found] = []
     for found in names:
-        match = re.search(re.escape(found.name) + _AFTER_NAME, sentence) if "（" in sentence or "(" in sentence else None
+        match = (
+            re.search(re.escape(found.name) + _AFTER_NAME, sentence) if "（" in sentence or "(" in sentence else None
+        )
         other = match.group(1).strip() if match and _HAN.search(found.name) else ""
-        aliased.append(found._replace(alias=other, defines=True) if 1 < len(other) < 40 and other != found.name else found)
+        aliased.append(
+            found._replace(alias=other, defines=True) if 1 < len(other) < 40 and other != found.name else found
+        )
     return aliased

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphmill.engine.cuts import Bools, Ints, codepoints, piece_ends, safe_cuts, word_starts
-
-Span = tuple[int, int]
+from graphmill.engine.tokenized import Span
 
 MAX_TOKEN_CHARS = 256
 """A token that stands for more characters (a long word unknown to WordPiece, the white space it leaves out) ..."""

@@ -9,6 +9,7 @@ from collections.abc import Generator as Coroutine
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,14 @@ def query(index: Index, question: str, param: QueryParam, generator: Generator |
 
 
 def render_references(references: Sequence[Reference], language: str) -> str:
-    """The References section: one line a reference, "[KG]" for the graph and "[DC]" for a document."""
-    if not references:
-        return ""
-    lines = [f"- [{r.number}] {'[DC]' if r.kind == 'chunk' else '[KG]'} {r.label}" for r in references]
-    return f"\n\n### {'参考资料' if language == 'zh' else 'References'}\n\n" + "\n".join(lines)
+    """The References section: one line a number, "[KG]" for the graph and "[DC]" for a document."""
+    lines = []
+    for number, group in groupby(references, key=lambda reference: reference.number):
+        places = list(group)
+        labels = ", ".join(dict.fromkeys(place.label for place in places))
+        lines.append(f"- [{number}] {'[DC]' if places[0].kind == 'chunk' else '[KG]'} {labels}")
+    heading = "参考资料" if language == "zh" else "References"
+    return f"\n\n### {heading}\n\n" + "\n".join(lines) if lines else ""
 
 
 def _retrieve(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Context:
@@ -195,15 +199,17 @@ def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple
 
 def cite(text: str, references: Sequence[Reference]) -> tuple[str, list[Reference]]:
     """Drops the citations that are not among the references, and all after the first five different ones."""
-    by_number = {reference.number: reference for reference in references}
-    cited: dict[int, Reference] = {}
+    known = {reference.number for reference in references}
+    cited: list[int] = []
 
     def keep(match: re.Match[str]) -> str:
         kept = []
         for number in map(int, re.findall(r"\d+", match[1])):
-            if number in by_number and (number in cited or len(cited) < MAX_REFERENCES):
-                cited[number] = by_number[number]
+            if number in known and (number in cited or len(cited) < MAX_REFERENCES):
+                if number not in cited:
+                    cited.append(number)
                 kept.append(f"[{number}]")
         return "".join(kept)
 
-    return _CITATION.sub(keep, text), list(cited.values())
+    text = _CITATION.sub(keep, text)
+    return text, sorted((r for r in references if r.number in cited), key=lambda r: cited.index(r.number))

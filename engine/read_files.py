@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from graphmill.engine.decode_text import BinaryData, clean_line, decode
+from graphmill.engine.decode_text import NotTextError, clean_line, decode
 from graphmill.engine.ids import content_id
 from graphmill.engine.read_records import Columns, read_csv, read_jsonl, read_parquet
 from graphmill.engine.source import Document, Skipped, document_or_skipped, too_large
@@ -33,9 +33,9 @@ def read_corpus(
 ) -> Iterator[Document | Skipped]:
     """Every document of a file or folder, and every file or record that gives none, with the reason.
 
-    Text (txt, md, rst, names without a suffix), jsonl, csv, tsv and parquet, all but parquet also with ``.gz``. Whatever
-    can't be read is a Skipped, never an exception, except that ``path`` itself must exist (FileNotFoundError). Passed
-    over in silence: hidden files and folders, ``exclude`` and any graphmill index.
+    Text (txt, md, rst, names without a suffix), jsonl, csv, tsv and parquet, all but parquet also with ``.gz``.
+    Whatever can't be read is a Skipped, never an exception, except that ``path`` itself must exist
+    (FileNotFoundError). Passed over in silence: hidden files and folders, ``exclude`` and any graphmill index.
 
     A text keeps its line breaks as they are (spans refer to it); see ``decode_text.clean`` for what is taken out.
     """
@@ -159,7 +159,7 @@ def _read_text(entry: _File, is_gzip: bool, max_document_bytes: int) -> Document
         return too_large(entry.path, None if is_gzip else entry.size, max_document_bytes)
     try:
         text = decode(data)
-    except BinaryData as error:
+    except NotTextError as error:
         return Skipped(entry.path, "binary", str(error))
     return document_or_skipped(entry.path, text, entry.path.rpartition("/")[2], 4 * max_document_bytes)
 

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from graphmill.engine.decode_text import BinaryData, clean_line, decode, detect_encoding
+from graphmill.engine.decode_text import NotTextError, clean_line, decode, detect_encoding
 from graphmill.engine.source import Document, Skipped, document_or_skipped, too_large
 
 TEXT_COLUMNS = (
@@ -61,7 +61,7 @@ def read_jsonl(path: str, stream: BinaryIO, columns: Columns, max_document_bytes
 def read_csv(
     path: str, stream: BinaryIO, delimiter: str | None, columns: Columns, max_document_bytes: int
 ) -> Iterator[Document | Skipped]:
-    """CSV with a header. Numbered by record from 1. Without a delimiter: that of , ; tab | which the header has most."""
+    """CSV with a header. Numbered by record from 1. Without a delimiter: that of , ; tab | with the most columns."""
     return _documents(path, _csv_rows(path, stream, delimiter, max_document_bytes), columns, max_document_bytes)
 
 
@@ -118,7 +118,7 @@ def _document(
     if isinstance(text, bytes):
         try:
             text = decode(text)
-        except BinaryData as error:
+        except NotTextError as error:
             return Skipped(path, "binary", str(error))
     if text is None:
         return Skipped(path, "empty")
@@ -154,7 +154,7 @@ def _name(value: Any) -> str:
 
 
 def _open_text(stream: BinaryIO) -> io.TextIOWrapper:
-    """The stream from its start as text, its line breaks as they are; raises BinaryData."""
+    """The stream from its start as text, its line breaks as they are; raises NotTextError."""
     encoding, mark = detect_encoding(stream.read(_HEAD_BYTES))
     stream.seek(mark)
     return io.TextIOWrapper(stream, encoding=encoding, errors="strays", newline="")
@@ -168,7 +168,7 @@ def _max_line(max_document_bytes: int) -> int:
 def _jsonl_rows(path: str, stream: BinaryIO, max_document_bytes: int) -> Iterator[_Row | _Failure]:
     try:
         lines = _open_text(stream)
-    except BinaryData as error:
+    except NotTextError as error:
         yield _Failure(Skipped(path, "binary", str(error)), fatal=True)
         return
     limit = _max_line(max_document_bytes)
@@ -220,7 +220,7 @@ def _csv_rows(
                 yield _Failure(Skipped(f"{path}#{number}", "bad record", detail))
             else:
                 yield number, dict(zip(header, record, strict=False))
-    except BinaryData as error:
+    except NotTextError as error:
         yield _Failure(Skipped(path, "binary", str(error)), fatal=True)
     except csv.Error as error:
         yield _Failure(Skipped(path, "broken file", f"after record {number}: {error}"), fatal=True)
@@ -248,7 +248,11 @@ def _parquet_rows(path: str, file: Path, columns: Columns) -> Iterator[_Row | _F
             schema = parquet.schema_arrow
             roles = _roles(columns, tuple(schema.names))
             if roles[0] is None or not _is_text(schema.field(roles[0]).type):
-                detail = f"{roles[0]} is {schema.field(roles[0]).type}" if roles[0] else _no_text_column(columns, schema.names)
+                detail = (
+                    f"{roles[0]} is {schema.field(roles[0]).type}"
+                    if roles[0]
+                    else _no_text_column(columns, schema.names)
+                )
                 yield _Failure(Skipped(path, "no text column", detail), fatal=True)
                 return
             names = [name for name in roles if name is not None]

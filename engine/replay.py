@@ -9,8 +9,8 @@ A recording is a JSONL file of one object a line:
     finish_reason, prompt_tokens, completion_tokens, error
                        as in a Reply; optional
 
-or the folder of a ReplyStore. A last line that was cut off is left out. Prompts depend on how texts were cut into chunks, so
-a run that is replayed needs the settings, and the tokenizer, of the one that was recorded.
+or the folder of a ReplyStore. A last line that was cut off is left out. Prompts depend on how texts were cut into
+chunks, so a run that is replayed needs the settings, and the tokenizer, of the one that was recorded.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from graphmill.engine.models import Message, Reply, Request, Tokenizer
 from graphmill.engine.replies import ReplyStore
 from graphmill.engine.reply_key import request_key
 
+DEFAULT_CONTEXT_TOKENS = 32_768
 NOT_RECORDED = "not in the recording"
 
 
@@ -38,12 +39,13 @@ class ReplayGenerator:
         self,
         path: str | Path,
         *,
-        context_tokens: int = 32_768,
+        context_tokens: int | None = None,
         tokenizer: Tokenizer | None = None,
         max_in_flight: int = 256,
     ) -> None:
         self.path = Path(path)
-        self.context_tokens, self.tokenizer, self.max_in_flight = context_tokens, tokenizer, max_in_flight
+        self.context_tokens = context_tokens or DEFAULT_CONTEXT_TOKENS
+        self.tokenizer, self.max_in_flight = tokenizer, max_in_flight
         self._store: ReplyStore | None = None
         self._by_key: dict[str, dict[str, Any]] = {}
         self._by_messages: dict[str, dict[str, Any]] = {}

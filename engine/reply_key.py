@@ -1,7 +1,7 @@
 """Under what a model's reply is kept, and whether it is worth keeping.
 
-A reply's key is the hash of all that shapes it: model, messages, temperature, schema and options. max_tokens is not part
-of it: only whole replies are kept, and a whole one serves any request that allows as many tokens as it has.
+A reply's key is the hash of all that shapes it: model, messages, temperature, schema and options. max_tokens is not
+part of it: only whole replies are kept, and a whole one serves any request that allows as many tokens as it has.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ class HFTokenizer:
         """Number of tokens of each text, int64 [n]."""
         counts = np.zeros(len(texts), np.int64)
         for batch in _batches(texts):
-            encodings = self._tokenizer.encode_batch_fast([_clean(piece) for _, _, piece in batch], False)
+            encodings = self._tokenizer.encode_batch_fast(
+                [_clean(piece) for _, _, piece in batch], add_special_tokens=False
+            )
             for (row, _, _), encoding in zip(batch, encodings, strict=True):
                 counts[row] += len(encoding)
         return counts
@@ -76,7 +78,9 @@ class HFTokenizer:
 
     def token_ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """The first ``max_tokens`` tokens of each text, by number; for texts of one slice."""
-        encodings = self._tokenizer.encode_batch_fast([_clean(text[:SLICE_CHARS]) for text in texts], False)
+        encodings = self._tokenizer.encode_batch_fast(
+            [_clean(text[:SLICE_CHARS]) for text in texts], add_special_tokens=False
+        )
         return [encoding.ids[:max_tokens] for encoding in encodings]
 
     def special_ids(self) -> tuple[list[int], list[int]]:

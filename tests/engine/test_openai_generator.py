@@ -316,7 +316,9 @@ def test_a_user_in_the_url_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyP
     assert server.requests[0][2]["authorization"].startswith("Basic ")
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=secret", "http://host/v1#m"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://host/v1", "http://", "http://host/v1?key=secret", "http://host/v1#m"]
+)
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="server's URL must") as caught:
         connect(url)

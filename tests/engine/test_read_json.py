@@ -16,7 +16,7 @@ ALICE = {"name": "Alice", "type": "person", "description": "Engineer at Acme"}
 ACME = {"name": "Acme", "type": "organization", "description": "Maker of anvils"}
 WORKS = {"source": "Alice", "target": "Acme", "description": "works at", "keywords": ["job", "Job"], "strength": 9}
 GRAPH = {"entities": [ALICE, ACME], "relationships": [WORKS], "keywords": ["anvils"]}
-READ = {
+READ: dict[str, Any] = {
     "entities": [["Alice", "PERSON", "Engineer at Acme"], ["Acme", "ORGANIZATION", "Maker of anvils"]],
     "relationships": [["Alice", "Acme", "works at", 9.0]],
     "keywords": ["anvils"],
@@ -131,7 +131,7 @@ def test_records_one_a_line_are_read_without_knowing_their_end() -> None:
         ('{"a": 1, "b": , "c": 3}', {"a": 1, "c": 3}),
         ('{"a": [1, 2, {"b": 3}, "x", 4.5, -6e2, 07]}', {"a": [1, 2, {"b": 3}, "x", 4.5, -600.0, 7]}),
         ('{"a": yes please, "b": 8/10}', {"a": "yes please", "b": "8/10"}),
-        ('{"title": "T", "findings": [{"a": "f", "b": "e"}, {"a": "g", "b', {"title": "T", "findings": [{"a": "f", "b": "e"}]}),
+        ('{"t": "T", "findings": [{"a": "f", "b": "e"}, {"a": "g", "b', {"t": "T", "findings": [{"a": "f", "b": "e"}]}),
         ('{"title": "T", "summary": "cut he', {"title": "T"}),
         ('{"a": {"b": {"c": 1}, "d": "cut', {"a": {"b": {"c": 1}}}),
         ('{"a": ["x", "y", "cut', {"a": ["x", "y"]}),
@@ -152,9 +152,7 @@ def test_records_one_a_line_are_read_without_knowing_their_end() -> None:
 )  # fmt: skip
 def test_an_object_is_read_as_it_was_meant(text: str, value: dict[str, Any] | None) -> None:
     found = read_json_object(text)
-    assert found == value or (
-        found is not None and value is not None and repr(found).replace("nan", "None") == repr(value)
-    )
+    assert repr(found).replace("nan", "None") == repr(value)
 
 
 def test_the_object_that_has_a_wanted_key_is_preferred() -> None:
@@ -172,17 +170,17 @@ def test_nesting_of_any_depth_is_read(opening: str) -> None:
     assert json.dumps(deep)
 
 
-TEXTS = st.text(st.characters(codec="utf-8"), min_size=1)
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
-    max_leaves=12,
+    max_leaves=8,
 )
 JSON_OBJECTS = st.dictionaries(TEXTS, JSON_VALUES, min_size=1, max_size=5)
 
 
 @given(JSON_OBJECTS, st.booleans(), st.sampled_from([None, 2]))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_proper_json_is_read_to_the_letter_by_both_readers(
     value: dict[str, Any], ascii_only: bool, indent: int | None
 ) -> None:
@@ -195,7 +193,7 @@ def test_proper_json_is_read_to_the_letter_by_both_readers(
 
 
 @given(JSON_OBJECTS, st.data())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_a_cut_object_loses_only_what_was_cut(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     cut = text[: data.draw(st.integers(1, len(text) - 1))]

@@ -66,7 +66,8 @@ def test_the_fast_path_takes_well_formed_replies(reply: tuple[Layout, list[dict[
 PIECES = st.sampled_from([
     '("entity"<|>', '("relationship"<|>', "(entity<|>", "relation<|>", '"content_keywords"<|>', "<|>", "<|#|>", "|>",
     "<|", "##", "\n", ")", "(", ")##\n", "<|COMPLETE|>", "COMPLETE", "<think>", "</think>", '"', "'", "“", "（", "）",
-    "[", "]", "{", "}", "&amp;", "&lt;", "&", "\u200b", "\x00", "\r\n", "\\", "**", "```", "1. ", "- ", "|", "#", "<", ">",
+    "[", "]", "{", "}", "&amp;", "&lt;", "&", "\u200b", "\x00", "\r\n", "\\", "**", "```", "1. ", "- ", "|", "#", "<",
+    ">",
     "entity", "relationship", "实体", "关系", "9", "8/10", "high", "Alice", "Acme", "person", "a b", " ", ".", ",", ":",
     '{"entities":[', '{"name":"A"', '"source":', "...", "<entity_name>", "[THINK]", "<|im_end|>", "\ud800",
     "＜｜＞", "é",
@@ -74,7 +75,8 @@ PIECES = st.sampled_from([
 UNITS = [
     "<|", "<", "|", "|>", "<|>", "(", ")", ")(", "{", '{"', "{'{\"", '{"a":', '{"a":[', '"', '\\"', "`", "#", "&amp;",
     "&#38;", "<think>", "</think>", "<|COMPLETE|>", "x<|COMPLETE|>x", "COMPLETE\n", "entity<|>",
-    '("entity"<|>a<|>b<|>c', "entity<|>a<|>b<|>c<|>9 ", "\n", " ", "\t", "\u200b", '"a",', "/*", '"a"/*', "9", "**", "“", "（", "'", ":)",
+    '("entity"<|>a<|>b<|>c', "entity<|>a<|>b<|>c<|>9 ", "\n", " ", "\t", "\u200b", '"a",', "/*", '"a"/*',
+    "9", "**", "“", "（", "'", ":)",
     '{"entities":[{"name":"a"},', "},", "\\u0041", "entity ",
 ]
 # fmt: on
@@ -154,7 +156,7 @@ def test_both_paths_read_odd_fields_the_same_way(
 def test_a_long_run_of_anything_is_read_in_linear_time(unit: str) -> None:
     for prefix in ("", '("entity"<|>a<|>b<|>', '{"entities":[{"name":"'):
         seconds = []
-        for num_chars in (8_000, 64_000):
+        for num_chars in (4_000, 32_000):
             text = prefix + unit * (num_chars // len(unit))
             begin = time.process_time()
             check_sound(read_reply(text, LAYOUTS["graphrag"]))

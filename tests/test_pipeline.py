@@ -1,0 +1,293 @@
+"""Whole runs with scripted models: what is made, what is made again, what a failure costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphmill
+from graphmill.engine.chunk import ChunkConfig
+from graphmill.engine.config import Config
+from graphmill.engine.extract import ExtractConfig, NoRecordsError
+from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator, HashingEmbedder
+from graphmill.engine.models import Reply, Request
+from graphmill.engine.pipeline import EmptyCorpusError
+from graphmill.engine.progress import Silent
+from graphmill.engine.run_folder import IndexFolderError, RunFolder
+from graphmill.engine.tokenizers import WordTokenizer
+
+REPORT = json.dumps(
+    {
+        "title": "T", "summary": "S", "rating": 6, "rating_explanation": "why",
+        "findings": [{"summary": "f", "explanation": "e"}],
+    }
+)  # fmt: skip
+TABLES = ("documents", "chunks", "entities", "relationships", "communities", "reports", "vectors_entities")
+
+
+class Model:
+    """Reads "A knows B." lines of a text as records, and notes every request."""
+
+    def __init__(self, break_on: Callable[[str], Reply | str | None] = lambda text: None) -> None:
+        self.requests: list[Request] = []
+        self.break_on = break_on
+
+    def __call__(self, request: Request) -> Reply | str:
+        self.requests.append(request)
+        if request.id.startswith("report"):
+            return REPORT
+        if not request.id.startswith("extract"):
+            return "A summary."
+        text = request.messages[0]["content"].rsplit("Passage:", 1)[-1]
+        broken = self.break_on(text)
+        if broken is not None:
+            return broken
+        if len(request.messages) > 1:
+            return "<|COMPLETE|>"
+        rows = []
+        for line in text.splitlines():
+            one, verb, other = (line.rstrip(".").split() + ["", "", ""])[:3]
+            if verb == "knows":
+                rows += [f'("entity"<|>{n}<|>person<|>{n} is in the text)' for n in (one, other)]
+                rows.append(f'("relationship"<|>{one}<|>{other}<|>{line}<|>7)')
+        return "##".join([*rows, "<|COMPLETE|>"]).replace("##<|", "<|")
+
+    def count(self, kind: str) -> int:
+        return sum(request.id.startswith(kind) for request in self.requests)
+
+
+def run(
+    documents: Any, path: Path, model: Model | None, config: Config | None = None, progress: Silent | None = None
+) -> dict[str, Any]:
+    generator = None if model is None else FunctionGenerator(model, model="scripted", max_in_flight=8)
+    return graphmill.index(documents, path, generator, HashingEmbedder(32), WordTokenizer(), config, progress)
+
+
+def people(num: int) -> list[tuple[str, str]]:
+    return [(f"d{n:03d}.txt", f"Document {n}.\nAda{n} knows Bob{n}.\nAda{n} knows Cy.") for n in range(num)]
+
+
+def _times(path: Path) -> dict[Path, int]:
+    """When each table's files were written; an iterator's documents are read, and written, in every run."""
+    files = (p for p in path.rglob("*.parquet") if p.parent.name not in ("documents", "skipped"))
+    return {p: p.stat().st_mtime_ns for p in files}
+
+
+def contents(path: Path) -> dict[str, list[dict[str, Any]]]:
+    folder = RunFolder.open(path)
+    return {
+        name: folder.read(name).drop_columns(["created_at"] if name == "documents" else []).to_pylist()
+        for name in TABLES
+    }
+
+
+def test_a_corpus_becomes_an_index_whose_parts_fit_together(tmp_path: Path) -> None:
+    model = Model()
+    summary = run(people(5), tmp_path / "kb", model)
+    assert (summary["status"], summary["documents"], summary["chunks"]) == ("complete", 5, 5)
+    assert (summary["entities"], summary["relationships"]) == (11, 10)
+    assert model.count("extract") == 10  # one gleaning round a chunk
+    tables = contents(tmp_path / "kb")
+    chunk_ids = {row["chunk_id"] for row in tables["chunks"]}
+    entity_ids = {row["entity_id"] for row in tables["entities"]}
+    assert all(set(row["chunk_ids"]) <= chunk_ids for row in tables["entities"] + tables["relationships"])
+    assert {row["source_id"] for row in tables["relationships"]} <= entity_ids
+    assert {e for row in tables["communities"] for e in row["entity_ids"]} == entity_ids
+    assert [row["community"] for row in tables["reports"]] == [row["community"] for row in tables["communities"]]
+    assert {row["id"] for row in tables["vectors_entities"]} == entity_ids
+    for chunk in tables["chunks"]:
+        text = next(d["text"] for d in tables["documents"] if d["document_id"] == chunk["document_id"])
+        assert text[chunk["start"] : chunk["end"]] == chunk["text"]
+
+
+def test_the_same_corpus_gives_the_same_tables_whatever_the_order_it_comes_in(tmp_path: Path) -> None:
+    documents = people(12)
+    run(documents, tmp_path / "one", Model())
+    run(documents[::-1], tmp_path / "two", Model(), Config(extract=ExtractConfig(shard_texts=3)))
+    one, two = contents(tmp_path / "one"), contents(tmp_path / "two")
+    for name in ("entities", "relationships", "communities", "reports", "vectors_entities"):
+        assert one[name] == two[name], name
+
+
+def test_running_again_makes_no_call_and_changes_no_file(tmp_path: Path) -> None:
+    run(people(6), tmp_path / "kb", Model())
+    before = _times(tmp_path / "kb")
+    model = Model()
+    run(people(6), tmp_path / "kb", model)
+    assert model.requests == []
+    assert before == _times(tmp_path / "kb")
+
+
+def test_a_new_document_costs_only_its_own_reading_and_a_removed_one_leaves_no_trace(tmp_path: Path) -> None:
+    run(people(6), tmp_path / "kb", Model())
+    model = Model()
+    run(people(7), tmp_path / "kb", model)
+    assert model.count("extract") == 2
+    run(people(3), tmp_path / "kb", Model())
+    run(people(3), tmp_path / "fresh", Model())
+    assert contents(tmp_path / "kb") == contents(tmp_path / "fresh")
+
+
+def test_one_text_in_two_files_is_read_once_and_both_are_cited(tmp_path: Path) -> None:
+    text = "Ada knows Bob."
+    model, progress = Model(), Silent()
+    summary = run([("a.txt", text), ("b.txt", text), ("c.txt", "  \n ")], tmp_path / "kb", model, None, progress)
+    assert model.count("extract") == 2  # one text and its gleaning
+    assert (summary["chunks"], summary["distinct_texts"], summary["skipped"]) == (2, 1, {"empty": 1})
+    with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as kb:
+        answer = kb.query("Ada knows Bob", graphmill.QueryParam(mode="naive", only_need_context=True))
+    assert {r.document for r in answer.references} == {"a.txt", "b.txt"}
+    ada = next(row for row in contents(tmp_path / "kb")["entities"] if row["name"] == "Ada")
+    assert len(ada["chunk_ids"]) == 2
+
+
+def test_a_chunk_that_fails_on_every_try_fails_alone_and_is_all_that_is_asked_again(tmp_path: Path) -> None:
+    def timeout(text: str) -> Reply | None:
+        return Reply("", error="deadline of 600 s exceeded") if "Document 82." in text else None
+
+    summary = run(people(120), tmp_path / "kb", Model(timeout))
+    assert summary["status"] == "partial"
+    assert summary["texts_read"] == {"failed": 1, "ok": 119}
+    assert summary["failed"] == {"deadline of 600 s exceeded": 1}
+    model = Model()
+    summary = run(people(120), tmp_path / "kb", model)
+    assert summary["status"] == "complete"
+    assert model.count("extract") == 2
+    assert all("Document 82." in r.messages[0]["content"] for r in model.requests if r.id.startswith("extract"))
+
+
+def test_a_cut_off_reply_is_marked_and_is_not_kept_for_later_runs(tmp_path: Path) -> None:
+    def cut(text: str) -> Reply | None:
+        return Reply("", '("entity"<|>Ada<|>person<|>One)##("entity"<|>Bob<|>per', "length") if "Document 1." in text else None
+
+    summary = run(people(3), tmp_path / "kb", Model(cut))
+    assert summary["texts_read"] == {"incomplete": 1, "ok": 2}
+    other = Config(extract=ExtractConfig(max_gleanings=0))
+    model = Model()
+    run(people(3), tmp_path / "kb", model, other)
+    assert model.count("extract") == 1  # the two whole replies come from the store
+
+
+def test_a_model_that_answers_nonsense_stops_the_run_early_and_is_quoted(tmp_path: Path) -> None:
+    model = Model(lambda text: "As an AI I like turtles.")
+    with pytest.raises(NoRecordsError, match="20 of the first 20 replies held no record") as caught:
+        run(people(200), tmp_path / "kb", model)
+    assert str(caught.value).count("turtles") == 3
+    assert model.count("extract") < 120
+
+
+def test_a_small_corpus_of_nonsense_is_indexed_without_entities_and_says_why(tmp_path: Path) -> None:
+    progress = Silent()
+    summary = run(people(3), tmp_path / "kb", Model(lambda text: "<|COMPLETE|>"), None, progress)
+    assert (summary["entities"], summary["communities"]) == (0, 0)
+    assert any("no entities" in warning and "no records" in warning for warning in progress.warnings)
+    with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as kb:
+        for mode in ("naive", "local", "global"):
+            kb.query("Who knows Bob?", graphmill.QueryParam(mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [([], "is empty"), ([("a.txt", ""), ("b.txt", " \n")], "holds no text that can be read; 2 files")],
+)
+def test_an_empty_corpus_is_refused_with_what_was_skipped(tmp_path: Path, documents: Any, message: str) -> None:
+    with pytest.raises(EmptyCorpusError, match=message):
+        run(documents, tmp_path / "kb", Model())
+
+
+def test_an_interrupted_run_goes_on_to_the_same_tables_without_reading_twice(tmp_path: Path) -> None:
+    calls = 0
+
+    def interrupt(text: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 60:
+            raise KeyboardInterrupt
+
+    config = Config(extract=ExtractConfig(shard_texts=4))
+    with pytest.raises(KeyboardInterrupt):
+        run(people(40), tmp_path / "kb", Model(interrupt), config)
+    assert 0 < RunFolder.open(tmp_path / "kb").tables["readings"].rows < 40
+    model = Model()
+    run(people(40), tmp_path / "kb", model, config)
+    assert model.count("extract") <= 80 - 59 + 8  # what was in flight is asked again
+    run(people(40), tmp_path / "fresh", Model())
+    assert contents(tmp_path / "kb") == contents(tmp_path / "fresh")
+
+
+def test_documents_may_be_an_iterator_that_is_read_once(tmp_path: Path) -> None:
+    def stream() -> Iterator[tuple[str, str]]:
+        yield from people(4)
+
+    assert run(stream(), tmp_path / "kb", Model())["documents"] == 4
+
+
+def test_created_at_stays_that_of_the_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000")
+    run(people(2), tmp_path / "kb", Model())
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "2000")
+    run(people(3), tmp_path / "kb", Model())
+    rows = RunFolder.open(tmp_path / "kb").read("documents").to_pylist()
+    assert [int(row["created_at"].timestamp()) for row in sorted(rows, key=lambda r: r["path"])] == [1000, 1000, 2000]
+
+
+def test_vectors_that_are_not_finite_are_left_out_and_told_of(tmp_path: Path) -> None:
+    hashing = HashingEmbedder(32)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        vectors = hashing.embed(texts)
+        vectors[[n for n, text in enumerate(texts) if text.startswith("Ada1\n")]] = np.nan
+        return vectors
+
+    progress = Silent()
+    embedder = FunctionEmbedder(embed, 32, model="flaky")
+    generator = FunctionGenerator(Model(), model="scripted")
+    graphmill.index(people(4), tmp_path / "kb", generator, embedder, WordTokenizer(), None, progress)
+    assert any("1 of 9 entities could not be embedded" in warning for warning in progress.warnings)
+    with graphmill.open(tmp_path / "kb", embedder=embedder, tokenizer=WordTokenizer()) as kb:
+        answer = kb.query("Ada1", graphmill.QueryParam(mode="local", only_need_context=True))
+    assert '"entity": "Ada1"' not in answer.context
+
+
+def test_another_embedder_is_refused_before_any_work(tmp_path: Path) -> None:
+    run(people(2), tmp_path / "kb", Model())
+    with pytest.raises(ValueError, match=r"hashing-32 \(32 dimensions\).*hashing-16 \(16 dimensions\).*rebuild"):
+        graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(16), tokenizer=WordTokenizer())
+
+
+def test_an_unfinished_index_is_not_opened_for_questions(tmp_path: Path) -> None:
+    with pytest.raises(NoRecordsError):
+        run(people(30), tmp_path / "kb", Model(lambda text: "nothing"))
+    with pytest.raises(IndexFolderError, match="is not finished"):
+        graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32))
+
+
+def test_chinese_documents_are_read_described_and_reported_with_chinese_prompts(tmp_path: Path) -> None:
+    model = Model(lambda text: '("entity"<|>林芷若<|>person<|>林芷若是海洋学家)##("relationship"<|>林芷若<|>北岭大学<|>任教<|>8)<|COMPLETE|>')
+    run([("一.txt", "林芷若是北岭大学的海洋学家。" * 20)], tmp_path / "kb", model)
+    for kind in ("extract", "report"):
+        prompts = [r.messages[0]["content"] for r in model.requests if r.id.startswith(kind)]
+        assert prompts
+        assert all("中文" in prompt for prompt in prompts)
+
+
+def test_a_changed_report_setting_costs_only_reports(tmp_path: Path) -> None:
+    from graphmill.engine.report import ReportConfig
+
+    run(people(6), tmp_path / "kb", Model())
+    model = Model()
+    run(people(6), tmp_path / "kb", model, Config(report=ReportConfig(max_tokens=500)))
+    assert model.count("extract") == 0
+    assert model.count("report") > 0
+
+
+def test_chunks_cut_otherwise_are_read_anew_and_the_old_graph_is_gone(tmp_path: Path) -> None:
+    run([("a.txt", "Ada knows Bob.\n" * 30)], tmp_path / "kb", Model())
+    summary = run([("a.txt", "Ada knows Bob.\n" * 30)], tmp_path / "kb", Model(), Config(chunk=ChunkConfig(20, 0)))
+    assert summary["chunks"] > 1
+    assert summary["status"] == "complete"
