@@ -87,12 +87,14 @@ class _Plan:
 
     item: TokenizedText
     bounds: Bounds
+    slack: int
     chunks: list[Span]
     counts: list[int]
+    is_second: bool = False
 
 
 def _chunk_group(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig) -> pa.Table:
-    tokenized, slack = tokenize(documents["text"].to_pylist(), tokenizer)
+    tokenized, slack = tokenize(documents["text"].to_pylist(), tokenizer, cuts_tokens=config.by == "separators")
     plans = [_plan(item, slack, config) for item in tokenized]
     _fit(plans, tokenizer, config)
     rows: list[tuple[object, ...]] = []
@@ -110,23 +112,44 @@ def _plan(item: TokenizedText, slack: int, config: ChunkConfig) -> _Plan:
     separators = config.separators if config.by == "separators" else None
     bounds = find_bounds(item.text, item.starts, config.tokens, separators)
     chunks = plan_chunks(bounds, config.tokens, config.overlap, slack)
-    return _Plan(item, bounds, chunks, [-1] * len(chunks))
+    return _Plan(item, bounds, slack, chunks, [-1] * len(chunks))
 
 
 def _fit(plans: Sequence[_Plan], tokenizer: Tokenizer, config: ChunkConfig) -> None:
-    """Counts the chunks, and shortens or cuts in two what is too long, until all are counted and fit."""
+    """Counts the chunks, and makes smaller what is too long, until all are counted and fit."""
     while unknown := [(plan, i) for plan in plans for i, count in enumerate(plan.counts) if count < 0]:
-        spans = [plan.chunks[i] for plan, i in unknown]
-        counts = count_spans([(plan.item, span) for (plan, _), span in zip(unknown, spans, strict=True)], tokenizer)
-        # From the last to the first, so that the places of those to come stay what they are.
-        for (plan, i), span, count in zip(reversed(unknown), reversed(spans), reversed(counts), strict=True):
+        counts = count_spans([(plan.item, plan.chunks[i]) for plan, i in unknown], tokenizer)
+        too_long: dict[int, list[int]] = {}
+        for (plan, i), count in zip(unknown, counts, strict=True):
             plan.counts[i] = count
             if count > config.tokens:
-                after = plan.chunks[i + 1][0] if i + 1 < len(plan.chunks) else None
-                smaller = shrink(plan.bounds, span, count - config.tokens, after, config.overlap)
-                if smaller != [span]:
-                    plan.chunks[i : i + 1] = smaller
-                    plan.counts[i : i + 1] = [-1] * len(smaller)
+                too_long.setdefault(id(plan), []).append(i)
+        for plan in plans:
+            if id(plan) in too_long:
+                _make_smaller(plan, too_long[id(plan)], config)
+
+
+def _make_smaller(plan: _Plan, too_long: Sequence[int], config: ChunkConfig) -> None:
+    """Shortens chunks, or cuts them in two where the overlap can't make up for it; where that would be many, plans
+    the text once more with more room left."""
+    starts = [start for start, _ in plan.chunks]
+    excess = {i: plan.counts[i] - config.tokens for i in too_long}
+    smaller = {
+        i: shrink(
+            plan.bounds, plan.chunks[i], excess[i], starts[i + 1] if i + 1 < len(starts) else None, config.overlap
+        )
+        for i in too_long
+    }
+    num_cut = sum(len(parts) == 2 for parts in smaller.values())
+    if num_cut > 1 and 20 * num_cut > len(plan.chunks) and not plan.is_second:
+        slack = plan.slack + min(max(excess.values()), config.tokens // 8)
+        plan.chunks = plan_chunks(plan.bounds, config.tokens, config.overlap, slack)
+        plan.counts, plan.is_second = [-1] * len(plan.chunks), True
+        return
+    for i in reversed(too_long):  # so that the places of those to come stay what they are
+        if smaller[i] != [plan.chunks[i]]:
+            plan.chunks[i : i + 1] = smaller[i]
+            plan.counts[i : i + 1] = [-1] * len(smaller[i])
 
 
 def _with_something_new(plan: _Plan) -> Iterator[tuple[Span, int]]:

@@ -42,7 +42,8 @@ def safe_cuts(codes: NDArray[np.uint32], positions: Ints) -> Bools:
         joined |= (_kinds(after) & _EXTENDS).astype(bool) | (before == _JOINER)
         joined |= _inside_flag(codes, positions)
     last_safe = np.maximum.accumulate(np.where(joined, 0, positions))
-    return ~joined | (positions - last_safe >= MAX_CLUSTER)
+    safe: Bools = ~joined | (positions - last_safe >= MAX_CLUSTER)
+    return safe
 
 
 def word_starts(codes: NDArray[np.uint32], positions: Ints) -> Bools:

@@ -6,6 +6,7 @@ Neither sentence-transformers nor a model hub is needed to run one.
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -154,9 +155,10 @@ def _one_core_threads(num_threads: int) -> ThreadPoolExecutor:
 
     outside = torch.get_num_threads()
     threads = ThreadPoolExecutor(num_threads, "graphmill-embed", initializer=torch.set_num_threads, initargs=(1,))
-    for future in [threads.submit(torch.get_num_threads) for _ in range(num_threads)]:
+    all_there = threading.Barrier(num_threads)  # so that each task starts a thread of its own, and none starts later
+    for future in [threads.submit(all_there.wait) for _ in range(num_threads)]:
         future.result()
-    torch.set_num_threads(outside)  # what threads started later by others will use
+    torch.set_num_threads(outside)  # else threads that others start from now on would use one core too
     return threads
 
 

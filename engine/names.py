@@ -27,6 +27,8 @@ _INVISIBLE = re.compile(
 _DOUBLE_QUOTES = '"“”„‟＂«»〝〞〟″'
 _SINGLE_QUOTES = "'‘’‚‛＇`´′"
 _CORNER_QUOTES = {"「": "」", "『": "』", "‹": "›", "｢": "｣"}
+QUOTE_MARKS = frozenset(_DOUBLE_QUOTES + _SINGLE_QUOTES + "".join([*_CORNER_QUOTES, *_CORNER_QUOTES.values()]) + "*")
+"""What may stand at the ends of a text and come off."""
 _BRACKETS = {
     "(": ")",
     "[": "]",
@@ -126,7 +128,7 @@ def strip_quotes(text: str) -> str:
     """The text without quotes, backticks or emphasis round the whole of it; `"a" and "b"` keeps all of its quotes."""
     # Bounded, as each round copies the text: no model nests quotes deeper, and a megabyte of quotes must stay cheap.
     for _ in range(6):
-        if len(text) < 2 or (text[0].isalnum() and text[-1].isalnum()):
+        if len(text) < 2 or (text[0] not in QUOTE_MARKS and text[-1] not in QUOTE_MARKS):
             break
         inner = _inside_quotes(text)
         if inner == text:

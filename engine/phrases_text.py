@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 # Each pattern starts at a literal or at a fixed edge and runs over a bounded or possessive length, so a line of a million
 # characters costs a million steps, not their square.
-_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(?s:.{0,4000}?)^[ \t]*\1[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(?s:.{0,2000}?)^[ \t]*\1[ \t]*$", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z!][^<>\n]{0,300}+>|&[a-z]{2,8};|&#\d{1,6};")
 _CODE_SPAN = re.compile(r"`{1,2}[^`\n]{1,200}+`{1,2}")
 _LINK_TARGET = re.compile(r"(?<=\])\([^()\s]{1,400}+(?: \"[^\"\n]{0,200}+\")?\)")
@@ -167,7 +167,7 @@ def _is_code(line: str) -> bool:
     if line.startswith(_CODE_START) or line.endswith(_CODE_END) or " :: " in line:
         return True
     size = len(line)
-    return (size > 5000 and " " not in line) or sum(map(line.count, _SYMBOLS)) + line.count(FILL) // 4 > 0.15 * size
+    return (size > 5000 and " " not in line and line.isascii()) or sum(map(line.count, _SYMBOLS)) + line.count(FILL) // 4 > 0.15 * size
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:

@@ -49,7 +49,7 @@ def find_bounds(text: str, starts: Ints, size: int, separators: Sequence[str] | 
     word = np.concatenate([[True], word_starts(codes, inner), [True]])
     end = np.ones(len(position), np.bool_)
     if separators is not None:
-        number = np.cumsum(piece) - piece  # of the piece that ends at or after each bound
+        number: Ints = np.cumsum(piece) - piece  # of the piece that ends at or after each bound
         ends_at = np.append(np.flatnonzero(piece), len(position) - 1)
         is_long = np.diff(cost[ends_at], prepend=0) > size
         end = piece | is_long[np.minimum(number, len(is_long) - 1)]
@@ -144,4 +144,5 @@ def _spread(starts: Ints, length: int) -> Ints:
         return starts
     parts = np.where(width > MAX_TOKEN_CHARS, -(-width // SPREAD_CHARS), 1)
     number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-    return np.repeat(starts, parts) + number * SPREAD_CHARS
+    spread: Ints = np.repeat(starts, parts) + number * SPREAD_CHARS
+    return spread

@@ -11,8 +11,7 @@ from graphmill.engine.scan_delimiters import FALLBACKS, HALF, SPECIAL_TOKEN, Del
 from graphmill.engine.sort_fields import add_pieces
 from graphmill.engine.split_delimited import Piece, find_pieces, num_fields
 
-_ESCAPED_TAG = re.compile(r'\\"(?:entity|relation|content)', re.IGNORECASE)
-_PLAIN_TAG = re.compile(r'(?<!\\)"(?:entity|relation|content)', re.IGNORECASE)
+_ESCAPED_TAG = re.compile(r'\\"(?:entity|relation(?:ship)?|content_keywords)\\"\s{0,4}[<|]', re.IGNORECASE)
 _TAG_WORD = re.compile(r"entit|relation|实体|实體|實體|关系|關係|関係", re.IGNORECASE)
 _ENDS_WITH_TOKEN = re.compile(rf"(?:{SPECIAL_TOKEN})\Z")
 _BEGUN_TAG = re.compile(r"""(?:\A|[\n#)）])[\s*\-•`\d.]{0,8}(?P<open>[(（]\s?)?["“']?(?P<word>\w{0,24})["”']?\Z""")
@@ -50,7 +49,7 @@ def _prepare(text: str, layout: Layout, reading: Reading) -> tuple[str, bool]:
     if visible != text:
         reading.repairs["invisible characters"] += 1
     text = visible.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\x85", "\n")
-    if _ESCAPED_TAG.search(text) and not _PLAIN_TAG.search(text):
+    if _ESCAPED_TAG.search(text):
         text = text.replace('\\"', '"').replace("\\n", "\n")
         reading.repairs["escapes"] += 1
     if "&lt;" in text and layout.tuple_delimiter not in text:
@@ -65,7 +64,7 @@ def _prepare(text: str, layout: Layout, reading: Reading) -> tuple[str, bool]:
         text = text[: token.start()].rstrip()
     word = completion_word(layout)
     head, _, line = text.rstrip("`\n ").rpartition("\n")
-    if word and line.strip(" \t*_`\"'()[].#") == word:
+    if word and line.strip(" \t*_`\"'()[].#<|>\\").upper() == word.upper():
         return head, True
     for length in range(len(layout.completion) - 1, 2, -1):
         if text.endswith(layout.completion[:length]) and not text[-length].isalnum():

@@ -7,9 +7,10 @@ way (tested by forcing both).
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
-from graphmill.engine.names import unescape
+from graphmill.engine.names import QUOTE_MARKS, unescape
 from graphmill.engine.records import (
     Layout,
     Reading,
@@ -24,6 +25,8 @@ from graphmill.engine.strength import DEFAULT_STRENGTH, is_strength, read_streng
 
 _ENTITY = frozenset(['"entity"', "entity"])
 _RELATIONSHIP = frozenset(['"relationship"', "relationship"])
+_ROUND = re.compile("[()（）]")
+_EDGES = QUOTE_MARKS | {" "}
 _USUAL_STRENGTHS = {str(number): float(number) for number in range(1, 11)}
 _KEYWORDS = frozenset(['"content_keywords"', "content_keywords"])
 
@@ -55,19 +58,30 @@ def read_exact(text: str, layout: Layout) -> Reading | None:
 
 def _split(text: str, layout: Layout) -> list[list[str]] | None:
     """The fields of each record, or None if the text holds anything but records."""
-    if not text.startswith("(") or not text.endswith(")"):
+    if not text.startswith("(") or not text.endswith(")") or "THINK]" in text or "▷" in text:
         return None
     record_delimiter = layout.record_delimiter
     separator = f"){record_delimiter}\n("
     if separator not in text:
         separator = ")\n(" if ")\n(" in text else f"){record_delimiter}("
-    pieces = [piece.split(layout.tuple_delimiter) for piece in text[1:-1].split(separator)]
+    pieces = text[1:-1].split(separator)
     if text.count(record_delimiter) != (len(pieces) - 1 if record_delimiter in separator else 0):
         return None
-    plain, delimiter = _plain_bytes(layout.tuple_delimiter)
+    records = [piece.split(layout.tuple_delimiter) for piece in pieces]
+    plain, delimiters = _plain_bytes(layout.tuple_delimiter)
     between = b")\n(" if "\n" in separator else b")("
-    expected = b"(" + between.join([delimiter[len(fields)] for fields in pieces if len(fields) < 8]) + b")"
-    return pieces if _skeleton(text, plain) == expected else None
+    expected = b"(" + between.join([delimiters[len(fields)] for fields in records if len(fields) < 8]) + b")"
+    left = _left(text, plain)
+    if left == expected:
+        return records
+    # Brackets inside of fields are as good, if they are closed where they are: the first one that isn't ends a record.
+    if (
+        left is None
+        or _without_brackets(left) != _without_brackets(expected)
+        or not all(_closes(field) for fields in records for field in fields)
+    ):
+        return None
+    return records
 
 
 @lru_cache(maxsize=64)
@@ -82,8 +96,8 @@ def _plain_bytes(delimiter: str) -> tuple[bytes, list[bytes]]:
     return plain, [rest * (num_fields - 1) for num_fields in range(8)]
 
 
-def _skeleton(text: str, plain: bytes) -> bytes | None:
-    """What is left of the text without its plain bytes and without closed brackets inside of fields."""
+def _left(text: str, plain: bytes) -> bytes | None:
+    """What is left of the text without its plain bytes; None if more than that is hidden in it."""
     if not text.isascii():
         if not text.replace("\n", "").isprintable() or "＜" in text or "｜" in text:
             return None
@@ -93,15 +107,30 @@ def _skeleton(text: str, plain: bytes) -> bytes | None:
         if unescape(text) != text:
             return None
         left = left.replace(b"&", b"")
-    return left.replace(b"()", b"").replace(b"()", b"")
+    return left
+
+
+def _without_brackets(left: bytes) -> bytes:
+    return left.translate(None, b"()")
+
+
+def _closes(field: str) -> bool:
+    """True if every round bracket of the field is closed in it, and none is that wasn't opened in it."""
+    if "(" not in field and "（" not in field and ")" not in field and "）" not in field:
+        return True
+    depth = 0
+    for bracket in _ROUND.findall(field):
+        depth += 1 if bracket in "(（" else -1
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _shown(description: str, reading: Reading) -> str:
     """The description cleaned, which the usual one is already: the skeleton has shown that it holds nothing hidden."""
-    clean_ends = description[:1].isalnum() and (description[-1] == "." or description[-1].isalnum())
-    if clean_ends and (len(description) > 64 or not is_placeholder(description)):
-        return description
-    return read_description(description, reading)
+    if not description or description[0] in _EDGES or description[-1] in _EDGES or is_placeholder(description):
+        return read_description(description, reading)
+    return description
 
 
 @lru_cache(maxsize=64)

@@ -39,7 +39,14 @@ def read_corpus(
 
     A text keeps its line breaks as they are (spans refer to it); see ``decode_text.clean`` for what is taken out.
     """
-    columns = Columns(text_column, id_column, title_column)
+    if not path.exists():
+        raise FileNotFoundError(f"no file or folder {path}")
+    return _read_all(path, Columns(text_column, id_column, title_column), max_document_bytes, exclude)
+
+
+def _read_all(
+    path: Path, columns: Columns, max_document_bytes: int, exclude: Collection[Path]
+) -> Iterator[Document | Skipped]:
     for entry in _walk(path, exclude):
         if isinstance(entry, Skipped):
             yield entry

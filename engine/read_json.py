@@ -30,6 +30,7 @@ _DESCRIPTION = ("description", "summary", "relationship_description", "entity_de
 _SOURCE = ("source", "source_entity", "src", "head", "from", "subject")
 _TARGET = ("target", "target_entity", "tgt", "dst", "tail", "to", "object")
 _STRENGTH = ("strength", "relationship_strength", "weight", "score")
+_NAMES, _SOURCES, _TARGETS = frozenset(_NAME), frozenset(_SOURCE), frozenset(_TARGET)
 _RECORD_KEYWORDS = ("keywords", "relationship_keywords")
 
 
@@ -95,7 +96,7 @@ def _looks_like_record(value: Mapping[str, Any]) -> bool:
 
 
 def _is_relationship(value: Mapping[str, Any]) -> bool:
-    return any(name in value for name in _SOURCE) and any(name in value for name in _TARGET)
+    return not (_SOURCES.isdisjoint(value) or _TARGETS.isdisjoint(value))
 
 
 def _read_member(member: Any, reading: Reading, is_relationship: bool) -> None:
@@ -103,32 +104,36 @@ def _read_member(member: Any, reading: Reading, is_relationship: bool) -> None:
         reject(reading, "not an object")
         return
     description = read_description(_text(_first(member, _DESCRIPTION)), reading)
-    ends = _is_relationship(member)
-    named = any(name in member for name in _NAME)
-    if ends if not is_relationship else (ends or not named):
-        if not is_relationship:
-            reading.repairs["tag"] += 1
+    # What stands in the wrong list is known by its keys.
+    is_meant = _is_relationship(member) or (is_relationship and _NAMES.isdisjoint(member))
+    if is_meant != is_relationship:
+        reading.repairs["tag"] += 1
+    if is_meant:
         source, target = _text(_first(member, _SOURCE)), _text(_first(member, _TARGET))
         keywords = _keywords(_first(member, _RECORD_KEYWORDS))
         add_relationship(reading, source, target, description, keywords, read_strength(_first(member, _STRENGTH)))
     else:
-        if is_relationship:
-            reading.repairs["tag"] += 1
         add_entity(reading, _text(_first(member, _NAME)), _text(_first(member, _TYPE)), description)
 
 
 def _first(member: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((member[name] for name in names if name in member), None)
+    for name in names:
+        if name in member:
+            return member[name]
+    return None
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, max_depth: int = 3) -> str:
     if isinstance(value, str):
         return value
+    if value is None or isinstance(value, bool) or not max_depth:
+        return ""
     if isinstance(value, Mapping):
-        return _text(_first(value, _NAME))
+        return _text(_first(value, _NAME), max_depth - 1)
     if isinstance(value, list):
-        return "; ".join(text for text in map(_text, value) if text)
-    return "" if value is None or isinstance(value, bool) else str(value)
+        texts = (_text(item, max_depth - 1) for item in value)
+        return "; ".join(text for text in texts if text)
+    return str(value)
 
 
 def _keywords(value: Any) -> list[str]:

@@ -62,7 +62,9 @@ def read_csv(
     path: str, stream: BinaryIO, delimiter: str | None, columns: Columns, max_document_bytes: int
 ) -> Iterator[Document | Skipped]:
     """CSV with a header. Numbered by record from 1. Without a delimiter: that of , ; tab | with the most columns."""
-    return _documents(path, _csv_rows(path, stream, delimiter, max_document_bytes), columns, max_document_bytes)
+    return _documents(
+        path, _csv_rows(path, stream, delimiter, columns, max_document_bytes), columns, max_document_bytes
+    )
 
 
 def read_parquet(path: str, file: Path, columns: Columns, max_document_bytes: int) -> Iterator[Document | Skipped]:

@@ -96,11 +96,13 @@ _PLACEHOLDER = re.compile(
     r"|[<{\[]?(?:\.{3,}|…{1,2})[>}\]]?",
     re.IGNORECASE,
 )
+_PLACEHOLDER_STARTS = frozenset("<{[.…")
 
 
 def is_placeholder(text: str) -> bool:
     """True for a field of the prompt's template that the model gave back unfilled."""
-    return len(text) <= 64 and _PLACEHOLDER.fullmatch(text) is not None
+    likely = len(text) <= 64 and (text[:1] in _PLACEHOLDER_STARTS or "_" in text)
+    return likely and _PLACEHOLDER.fullmatch(text) is not None
 
 
 def is_template(first: str, second: str) -> bool:

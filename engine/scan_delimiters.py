@@ -9,7 +9,7 @@ from functools import lru_cache
 from graphmill.engine.records import Layout
 
 _LESS, _GREATER, _BAR = "[<＜]", "[>＞]", "[|｜¦]"
-_FULL = rf"\\?{_LESS}[ \\]{{0,2}}[|｜¦#＃][|｜¦#＃\\ ]{{0,6}}{_GREATER}"
+_FULL = rf"{_LESS}[ \\]{{0,2}}[|｜¦#＃][|｜¦#＃\\ ]{{0,6}}{_GREATER}|\\{_LESS}[|｜#]{{1,3}}\\{_GREATER}"
 _HALF = rf"[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}{_GREATER}|{_LESS}[#＃\\]{{0,4}}{_BAR}[|｜¦#＃\\]{{0,4}}"
 SPECIAL_TOKEN = (
     r"<\|(?:im_start|im_end|im_sep|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|end_header_id|eot_id"
@@ -33,7 +33,7 @@ def _scanner(layout: Layout) -> re.Pattern[str]:
     mark = re.escape(layout.completion)
     word = completion_word(layout)
     if word:
-        around = r"[|｜#\\ <>]{0,6}"
+        around = r"[|｜#\\ ]{0,4}"
         mark += rf"|(?i:(?:{_LESS}{around}|[|｜])(?:{word}d?|完成|结束|終了)(?:{around}{_GREATER}|[|｜]))"
     exact = re.escape(layout.tuple_delimiter)
     # One look at the first character settles most positions.

@@ -97,9 +97,10 @@ def _find_anchors(text: str, delimiters: list[Delimiter], begin: int, layout: La
         if tag:
             kind = next(kind for kind in ("entity", "relationship", "keywords") if tag[kind])
             full = previous is None or at - previous.at >= num_fields(previous.kind, layout)
+            head = tag.start("open") if tag["open"] else tag.start(kind)
             if (
-                tag["open"]
-                or _begins_record(text, begin, begin == section, tag.start(kind), layout)
+                (tag["open"] and tag["open"] in "(（")
+                or _begins_record(text, begin, begin == section, head, layout)
                 or (full and _is_bare_tag(text, tag, kind))
             ):
                 # What closes the field before, a star or a quote, may look like the beginning of this record's line.
@@ -116,7 +117,7 @@ def _is_bare_tag(text: str, tag: re.Match[str], kind: str) -> bool:
 
 
 def _begins_record(text: str, begin: int, first: bool, tag: int, layout: Layout) -> bool:
-    """True if the tag stands where a record can begin: first thing, on a new line, after a separator or a bracket.
+    """True if the tag stands where a record can begin: first thing, on a new line, after a separator.
 
     ``begin`` is the end of the delimiter before it or, for the ``first`` one, the beginning of the section.
     """
@@ -127,9 +128,8 @@ def _begins_record(text: str, begin: int, first: bool, tag: int, layout: Layout)
     _, line_break, line = before.rpartition("\n")
     if (line_break or (first and window == begin)) and _BULLET.fullmatch(line):
         return True
-    before = before.rstrip(_MARKUP)
     separator = layout.record_delimiter.strip()
-    return before.rstrip(",;，； ").endswith(tuple(_CLOSERS)) or (separator != "" and before.endswith(separator))
+    return separator != "" and before.rstrip(_MARKUP).endswith(separator)
 
 
 def _cut_piece(text: str, anchor: _Anchor, mine: list[Delimiter], limit: int, layout: Layout) -> Piece:

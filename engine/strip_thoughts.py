@@ -7,7 +7,7 @@ import re
 _WORDS = r"(?:think|thinking|thoughts?|reasoning|reflection|scratchpad)"
 _TAG = re.compile(
     rf"<[ ]{{0,2}}(?P<close>/?)[ ]{{0,2}}(?:\w{{1,12}}:)?{_WORDS}[ ]{{0,2}}>"
-    rf"|◁(?P<close2>/?){_WORDS}▷|\[(?P<close3>/?)THINK\]",
+    rf"|◁(?P<close2>/?){_WORDS}▷|(?-i:\[(?P<close3>/?)THINK\])",
     re.IGNORECASE,
 )
 _FINAL_CHANNEL = "<|channel|>final<|message|>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ CALL_CHARS = 2 << 20
 UNIT_CHARS = 16 << 10
 """A longer text is tokenized in parts of about this size: in parallel, and in memory that does not grow with it."""
 _WINDOW, _SYNC = 256, 16
+# Cut before or after a space, the rest may cost a token more: "ran" is not " ran", and some put a space before a text.
 _PROBE = "The old mill ran on the river"
 _PROBE_CUTS = (len("The old mill"), len("The old mill "))
 _PROBE_TAILS = [_PROBE[cut:] for cut in _PROBE_CUTS]
@@ -36,8 +37,11 @@ class TokenizedText:
         return self.starts[np.searchsorted(self.starts, start) : np.searchsorted(self.starts, end)]
 
 
-def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[list[TokenizedText], int]:
-    """The texts' tokens, and how many more a text costs for starting in the middle of another (mostly 0)."""
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer, *, cuts_tokens: bool) -> tuple[list[TokenizedText], int]:
+    """The texts' tokens, and how many more a text costs for starting in the middle of another (mostly 0).
+
+    cuts_tokens  whether texts will also be cut where no token starts
+    """
     seams = [_seams(text) for text in texts]
     units = [text[a:b] for text, at in zip(texts, seams, strict=True) for a, b in _between(at, len(text))]
     *found, whole, with_space, without = _token_starts(tokenizer, [*units, _PROBE, *_PROBE_TAILS])
@@ -46,7 +50,9 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[list[Tokenized
     for text, at in zip(texts, seams, strict=True):
         parts = [next(unit) + start for start, _ in _between(at, len(text))]
         tokenized.append(TokenizedText(text, np.concatenate(parts), at))
-    return tokenized, _slack(whole, dict(zip(_PROBE_CUTS, (len(with_space), len(without)), strict=True)))
+    tails = zip(_PROBE_CUTS, (with_space, without), strict=True)
+    slack = [len(tail) - int((whole >= cut).sum()) for cut, tail in tails if cuts_tokens or cut in whole]
+    return tokenized, max([0, *slack])
 
 
 def count_spans(chunks: Sequence[tuple[TokenizedText, Span]], tokenizer: Tokenizer) -> list[int]:
@@ -147,14 +153,6 @@ def _calls(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         size += len(text)
     if start < len(texts):
         yield texts[start:]
-
-
-def _slack(starts: Ints, tails: Mapping[int, int]) -> int:
-    """Tokens that a text costs for starting in the middle of another: 1 where a tokenizer puts a space before a text.
-
-    tails  by the place of a cut that may be made, the tokens of what follows it when that is a text of its own
-    """
-    return max([0, *(count - int((starts >= cut).sum()) for cut, count in tails.items() if cut in starts)])
 
 
 def _between(cuts: Sequence[int], length: int) -> list[Span]:

@@ -7,8 +7,11 @@ tokenizer may give a token more or less than on the whole text.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 SLICE_CHARS = 100_000
+CHARS_PER_THREAD = 20_000
+"""Text for which starting a thread pays."""
 BATCH_CHARS = 2_000_000
 """Characters whose encodings, at some 150 bytes a token, are held at once."""
 _LINE_START = re.compile(r"\n(?=\S)")
@@ -111,22 +116,29 @@ class TiktokenTokenizer:
         """Number of tokens of each text, int64 [n]."""
         counts = np.zeros(len(texts), np.int64)
         for batch in _batches(texts):
-            encoded = self._encoding.encode_ordinary_batch([_clean(piece) for _, _, piece in batch])
-            for (row, _, _), tokens in zip(batch, encoded, strict=True):
-                counts[row] += len(tokens)
+            lengths = _in_threads(lambda piece: len(self._encoding.encode_ordinary(piece)), batch)
+            np.add.at(counts, [row for row, _, _ in batch], lengths)
         return counts
 
     def spans(self, texts: Sequence[str]) -> list[Ints]:
         """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
         found: list[list[Ints]] = [[] for _ in texts]
         for batch in _batches(texts):
-            pieces = [_clean(piece) for _, _, piece in batch]
-            for (row, start, _), piece, tokens in zip(
-                batch, pieces, self._encoding.encode_ordinary_batch(pieces), strict=True
-            ):
-                lengths = [len(token) for token in self._encoding.decode_tokens_bytes(tokens)]
-                found[row].append(byte_spans(piece, np.array(lengths, np.int64)) + start)
+            encoded = _in_threads(self._encoding.encode_ordinary, batch)
+            for (row, start, piece), tokens in zip(batch, encoded, strict=True):
+                found[row].append(byte_spans(_clean(piece), self._bytes_of[np.array(tokens, np.int64)]) + start)
         return [_join(pieces) for pieces in found]
+
+    @cached_property
+    def _bytes_of(self) -> Ints:
+        """Bytes of each token by number, so that placing tokens takes no call a token."""
+        lengths = np.zeros(self._encoding.n_vocab, np.int64)
+        for token in range(self._encoding.n_vocab):
+            try:
+                lengths[token] = len(self._encoding.decode_single_token_bytes(token))
+            except KeyError:  # numbers between the ordinary tokens and the special ones stand for nothing
+                continue
+        return lengths
 
 
 class WordTokenizer:
@@ -141,6 +153,17 @@ class WordTokenizer:
     def spans(self, texts: Sequence[str]) -> list[Ints]:
         """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
         return [np.array([m.span() for m in _WORD.finditer(text)], np.int64).reshape(-1, 2) for text in texts]
+
+
+def _in_threads(encode: Callable[[str], Any], batch: Sequence[tuple[int, int, str]]) -> list[Any]:
+    """What ``encode``, which lets go of the GIL, makes of each piece: a run of pieces a core, not a task a piece."""
+    pieces = [_clean(piece) for _, _, piece in batch]
+    num_threads = min(os.cpu_count() or 1, 16, 1 + sum(map(len, pieces)) // CHARS_PER_THREAD)
+    if num_threads == 1:
+        return [encode(piece) for piece in pieces]
+    runs = [pieces[len(pieces) * n // num_threads : len(pieces) * (n + 1) // num_threads] for n in range(num_threads)]
+    with ThreadPoolExecutor(num_threads) as pool:
+        return list(chain.from_iterable(pool.map(lambda run: [encode(piece) for piece in run], runs)))
 
 
 def byte_spans(text: str, lengths: Ints) -> Ints:

@@ -6,8 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from email.utils import format_datetime
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -126,9 +126,9 @@ def test_passing_failures_are_tried_again(failure: Answer) -> None:
 
 
 def test_a_failure_that_lasts_is_an_error_after_the_retries() -> None:
-    with serving(lambda path, body: Answer({"error": {"message": "overloaded"}}, 503)) as server:
-        with connect(server.url, max_retries=2) as generator:
-            reply = collect_all(generator, [ask("a")])["a"]
+    busy = Answer({"error": {"message": "overloaded"}}, 503)
+    with serving(lambda path, body: busy) as server, connect(server.url, max_retries=2) as generator:
+        reply = collect_all(generator, [ask("a")])["a"]
     assert len(server.requests) == 3
     assert reply.text == ""
     assert reply.error == f"HTTP 503 from {server.url}/chat/completions: overloaded (3 tries)"
@@ -136,9 +136,9 @@ def test_a_failure_that_lasts_is_an_error_after_the_retries() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_a_request_that_is_refused_is_not_tried_again(status: int) -> None:
-    with serving(lambda path, body: Answer({"error": {"message": "context is 8 tokens"}}, status)) as server:
-        with connect(server.url) as generator:
-            reply = collect_all(generator, [ask("a")])["a"]
+    refusal = Answer({"error": {"message": "context is 8 tokens"}}, status)
+    with serving(lambda path, body: refusal) as server, connect(server.url) as generator:
+        reply = collect_all(generator, [ask("a")])["a"]
     assert len(server.requests) == 1
     assert "context is 8 tokens" in (reply.error or "")
     assert str(status) in (reply.error or "")
@@ -260,7 +260,7 @@ def test_a_server_that_dies_in_the_middle_is_gone_and_no_request_is_blamed() -> 
     with connect(server.url, max_retries=1, max_in_flight=3) as generator:
         collect_all(generator, [ask("first")])
         server.stop()
-        with pytest.raises(GeneratorGone, match="is gone.*Connection refused") as caught:
+        with pytest.raises(GeneratorGone, match=r"is gone.*Connection refused") as caught:
             collect_all(generator, [ask(str(n)) for n in range(40)])
         assert server.url in str(caught.value)
         with pytest.raises(GeneratorGone):
@@ -309,10 +309,10 @@ def test_the_usual_key_is_taken_where_ours_is_not_set(monkeypatch: pytest.Monkey
 def test_a_user_in_the_url_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GRAPHMILL_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    with serving(lambda path, body: Answer({"message": "not you, pa55word"}, 403)) as server:
-        with connect(server.url.replace("http://", "http://me:pa55word@")) as generator:
-            reply = collect_all(generator, [ask("a")])["a"]
-            assert "pa55word" not in f"{reply}{generator!r}{generator.server!r}"
+    refusal = Answer({"message": "not you, pa55word"}, 403)
+    with serving(lambda path, body: refusal) as server, connect(f"http://me:pa55word@{server.url[7:]}") as generator:
+        reply = collect_all(generator, [ask("a")])["a"]
+        assert "pa55word" not in f"{reply}{generator!r}{generator.server!r}"
     assert server.requests[0][2]["authorization"].startswith("Basic ")
 
 

@@ -86,7 +86,7 @@ def test_a_server_without_tokenize_is_told_apart(answer: Answer) -> None:
 def test_a_server_in_trouble_is_not_taken_for_one_without_tokenize() -> None:
     with serving(lambda path, body: Answer({"message": "loading"}, 503)) as server:
         tokenizer = ServerTokenizer(Server(server.url, first_wait_s=0.01))
-        with pytest.raises(ServerError, match="503.*loading"):
+        with pytest.raises(ServerError, match=r"503.*loading"):
             tokenizer.is_there()
 
 

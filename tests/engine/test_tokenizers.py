@@ -70,8 +70,8 @@ def check_spans(tokenizer: Tokenizer, text: str) -> None:
 @given(TEXTS)
 @example("")
 @example("a\ud800b")
-def test_spans_are_as_many_as_tokens_and_lie_in_order_in_the_text(text: str) -> None:
-    for tokenizer in (HFTokenizer(minilm_folder()), tiny_tiktoken(), WordTokenizer()):
+def test_spans_are_as_many_as_tokens_and_lie_in_order_in_the_text(word_piece: HFTokenizer, text: str) -> None:
+    for tokenizer in (word_piece, tiny_tiktoken(), WordTokenizer()):
         check_spans(tokenizer, text)
 
 
@@ -101,7 +101,7 @@ def test_no_text_has_no_tokens(byte_level: HFTokenizer, word_piece: HFTokenizer)
 def test_special_token_text_is_ordinary_text(byte_level: HFTokenizer, word_piece: HFTokenizer) -> None:
     assert byte_level.count(["<|endoftext|>"])[0] == len("<|endoftext|>")
     assert tiny_tiktoken().count(["<|endoftext|>"])[0] == len("<|endoftext|>")
-    assert word_piece.count(["[CLS]"])[0] == 3
+    assert word_piece.count(["[CLS]"])[0] == 4
 
 
 def test_a_long_text_is_neither_truncated_nor_padded(word_piece: HFTokenizer) -> None:
@@ -160,7 +160,7 @@ def test_a_path_that_holds_no_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no tokenizer at .*tokenizer\.json"):
         HFTokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="is not a tokenizer.json"):
+    with pytest.raises(ValueError, match=r"is not a tokenizer\.json"):
         HFTokenizer(tmp_path)
 
 
