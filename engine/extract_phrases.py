@@ -71,6 +71,3 @@ def _read_text(text_id: str, text: str, language: str) -> TextRead:
         read.records.append(Record("relationship", pair.source, "", pair.target, "", [], float(pair.count)))
     return read
 
-
-def weigh_phrases(extractions, chunks, max_per_entity, backend):  # type: ignore
-    return extractions

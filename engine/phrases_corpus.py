@@ -6,7 +6,7 @@ Pure functions over the set of all extractions: the order of rows doesn't matter
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -173,9 +173,18 @@ def _is_ordinary(names: pd.DataFrame, totals: pd.DataFrame) -> pd.Series:
     return (has_capital > 0) & (totals["key"].map(seen).fillna(0) > has_capital)
 
 
+class Settled(NamedTuple):
+    """What settle() returns."""
+
+    mentions: pd.DataFrame
+    entities: pd.DataFrame
+    pairs: pd.DataFrame
+    places: pd.DataFrame
+
+
 def settle(
     mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16, xd: ModuleType | Any = pd
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+) -> Settled:
     """All of the above in order: folds the variants, drops the junk, weighs the pairs.
 
     mentions  text_id, document_id, key, name, type, count[, further columns, which are kept]; a text that several documents
@@ -186,6 +195,7 @@ def settle(
     returns   mentions    the rows that stay, with canonical key, the corpus's type and spelling, one row a text and key
               entities    key, name, type, num_texts, count; sorted by key
               pairs       source, target (canonical keys, source < target), count, weight; sorted
+              places      text_id, source, target: the texts in which each of these pairs stands
     """
     folded = fold_variants(mentions[["document_id", "key", "type", "count"]])
     mentions = _with_canonical(mentions, folded, "document_id", "key")
@@ -217,7 +227,16 @@ def settle(
         source=key_of[weighed["source"].to_numpy(dtype="int64")],
         target=key_of[weighed["target"].to_numpy(dtype="int64")],
     )
-    return kept, entities, weighed
+    swapped = pairs["source_key"] > pairs["target_key"]
+    places = pd.DataFrame(
+        {
+            "text_id": pairs["text_id"],
+            "source": pairs["source_key"].where(~swapped, pairs["target_key"]),
+            "target": pairs["target_key"].where(~swapped, pairs["source_key"]),
+        }
+    ).drop_duplicates()
+    places = places.merge(weighed[["source", "target"]], on=["source", "target"])
+    return Settled(kept, entities, weighed, places)
 
 
 def _with_canonical(frame: pd.DataFrame, folded: pd.DataFrame, document: str, key: str) -> pd.DataFrame:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
 
 from graphmill.engine.phrases_en import Found, Reading
 from graphmill.engine.phrases_lexicon import chinese, english, type_of_name
 from graphmill.engine.phrases_text import FILL
+from graphmill.engine.phrases_zh_words import cut, cutter
 
 _BLOCK = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff]+|[A-Za-z][A-Za-z0-9.+#'’-]*(?: (?:& )?[A-Za-z][A-Za-z0-9.+#'’-]*)*|[0-9]+|\\S"
@@ -25,84 +25,6 @@ MAX_RUN_WORDS = 8
 _NOUN_TAGS = frozenset(["n", "nr", "nrt", "nrfg", "ns", "nt", "nz", "j", "x", "vn", "b", "ng", "nw"])
 _SURNAME_TAGS = frozenset(("nr", "j", "x", "n", "ng", "nz", "ns"))
 _PROPER_TAGS = frozenset(["nr", "nrt", "ns", "nt", "nz", "x"])
-
-
-@cache
-def _tools() -> tuple[Any, dict[str, str], Any]:
-    """Word segmenter, tags of its dictionary, and the tagger for words that it lacks: loaded on first use, about a second.
-
-    jieba keeps a pickled dictionary in the shared temporary folder and loads whatever lies there; so its dictionary is
-    read here, from its package alone, which also needs no lock between processes.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import logging
-
-        import jieba
-        import jieba.posseg as posseg
-
-        jieba.default_logger.setLevel(logging.CRITICAL)
-    tags: dict[str, str] = {}
-    frequencies: dict[str, int] = {}
-    total = 0
-    cutter = jieba.Tokenizer()
-    with cutter.get_dict_file() as lines:
-        for line in lines.read().decode("utf-8").splitlines():
-            word, count, tag = line.split(" ")
-            tags[word] = tag
-            frequencies[word] = number = int(count)
-            total += number
-            for end in range(1, len(word)):
-                frequencies.setdefault(word[:end], 0)
-    cutter.FREQ, cutter.total, cutter.initialized = frequencies, total, True
-    return cutter, tags, posseg
-
-
-@lru_cache(maxsize=200_000)
-def _unknown(run: str) -> tuple[tuple[str, str], ...]:
-    """Words and tags of a run of characters that the dictionary has no words for."""
-    _, tags, posseg = _tools()
-    _, states = posseg.viterbi(run, posseg.char_state_tab_P, posseg.start_P, posseg.trans_P, posseg.emit_P)
-    words: list[tuple[str, str]] = []
-    begin = 0
-    for at, (character, (position, tag)) in enumerate(zip(run, states, strict=True)):
-        if position == "B":
-            begin = at
-        elif position == "E":
-            word = run[begin : at + 1]
-            words.append((word, tags.get(word, tag)))
-        elif position == "S":
-            words.append((character, tags.get(character, tag)))
-    return (
-        tuple(words)
-        if "".join(word for word, _ in words) == run
-        else tuple((character, tags.get(character, "x")) for character in run)
-    )
-
-
-def cut(block: str) -> Iterator[tuple[str, str]]:
-    """Words of a run of Han characters with jieba's tags."""
-    cutter, tags, _ = _tools()
-    route: dict[int, tuple[float, int]] = {}
-    cutter.calc(block, cutter.get_DAG(block), route)
-    at, singles = 0, ""
-    while at < len(block):
-        end = route[at][1] + 1
-        if end - at == 1:
-            singles += block[at]
-        else:
-            yield from _flush(singles, tags)
-            singles = ""
-            yield block[at:end], tags.get(block[at:end], "x")
-        at = end
-    yield from _flush(singles, tags)
-
-
-def _flush(singles: str, tags: dict[str, str]) -> Iterator[tuple[str, str]]:
-    if len(singles) == 1:
-        yield singles, tags.get(singles, "x")
-    elif singles:
-        yield from _unknown(singles)
 
 
 class Word(NamedTuple):
@@ -151,7 +73,7 @@ def _titles(sentence: str, names: list[Found]) -> str:
 
 
 def _words(sentence: str) -> list[Word]:
-    _, tags, _ = _tools()
+    tags = cutter().tags
     words: list[Word] = []
     for block in _BLOCK.findall(sentence):
         if _HAN.match(block):

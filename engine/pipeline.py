@@ -19,7 +19,7 @@ from graphmill.engine.context_rows import entity_lines, line_tokens, relationshi
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import TextRead, extract, extraction_tables
-from graphmill.engine.extract_phrases import extract_phrases, weigh_phrases
+from graphmill.engine.extract_phrases import extract_phrases
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.report import report
 from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, Graph, counted, described, resolve
@@ -27,6 +27,7 @@ from graphmill.engine.run import Run, fingerprint
 from graphmill.engine.summarise import summarise
 from graphmill.engine.summary import latest_readings, summarise_run
 from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
+from graphmill.engine.weigh_phrases import weigh_phrases
 
 
 class EmptyCorpusError(ValueError):
@@ -125,9 +126,10 @@ def resolve_extractions(run: Run) -> None:
         return
     with run.stage("entities", None, "entities"):
         extractions, chunks = folder.read("extractions"), run.chunks("text_id", "language")
+        weights = None
         if run.generator is None:
-            extractions = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
-        graph = resolve(extractions, chunks, run.backend)
+            extractions, weights = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
+        graph = resolve(extractions, chunks, run.backend, weights)
         entities, relationships = _described(run, graph, chunks)
         if not entities.num_rows:
             run.progress.warn(_no_entities(run))

@@ -76,10 +76,11 @@ class Graph:
     """RELATIONSHIPS without description and num_tokens."""
 
 
-def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend) -> Graph:
+def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend, weights: pa.Table | None = None) -> Graph:
     """EXTRACTIONS and the chunks they were read in -> merged entities and relationships.
 
-    chunks  chunk_id and text_id of every chunk, in the order of documents; a text of two chunks counts in both
+    chunks   chunk_id and text_id of every chunk, in the order of documents; a text of two chunks counts in both
+    weights  source_key, target_key, weight of every pair, where it isn't the sum of strengths that makes it
 
     The same for any order of the extractions. An end of a relationship that no record describes becomes an entity of
     type UNKNOWN with the relationship's description.
@@ -94,6 +95,8 @@ def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend) -> Graph:
     mentions = merge_mentions(_mentions(described, related, keys, text_ids, places), backend)
     source, target = _codes(related["key"], keys), _codes(related["target_key"], keys)
     pairs = merge_pairs(_pairs(related, source, target, text_ids, places), backend)
+    if weights is not None:
+        pairs = _weighed(pairs, weights, keys)
     return _graph(mentions, pairs, keys, chunks["chunk_id"].combine_chunks(), backend)
 
 
@@ -140,6 +143,15 @@ def _pairs(related: pa.Table, source: Ints, target: Ints, text_ids: pa.Array, pl
     columns = [np.minimum(source, target)[rows], np.maximum(source, target)[rows], order]
     columns += [related[name].take(rows) for name in ("record", "strength", "description", "keywords")]
     return pa.table(columns, schema=PAIRS)
+
+
+def _weighed(pairs: pa.Table, weights: pa.Table, keys: pa.Array) -> pa.Table:
+    """Pairs with the weights given in the place of their own."""
+    number = len(keys) * _codes(weights["source_key"], keys) + _codes(weights["target_key"], keys)
+    order = np.argsort(number)
+    wanted = len(keys) * pairs["source"].to_numpy() + pairs["target"].to_numpy()
+    found = weights["weight"].to_numpy()[order[np.searchsorted(number[order], wanted)]]
+    return pairs.set_column(pairs.schema.get_field_index("weight"), "weight", pa.array(found))
 
 
 def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Array, backend: Backend) -> Graph:

@@ -27,8 +27,8 @@ def render(result: dict[str, Any]) -> str:
         lines.append("keywords: " + ", ".join(result["keywords"]))
     reasons = ", ".join(f"{count} {reason}" for reason, count in result["reasons"].items())
     lines.append(
-        f"{len(result['entities'])} entities, {len(result['relationships'])} relationships, "
-        f"{result['rejected']} rejected{f' ({reasons})' if reasons else ''}, "
+        f"entities: {len(result['entities'])}, relationships: {len(result['relationships'])}, "
+        f"rejected: {result['rejected']}{f' ({reasons})' if reasons else ''}, "
         f"{'complete' if result['complete'] else 'not complete'}"
     )
     return "\n".join(lines)

@@ -330,4 +330,4 @@ def test_parse_can_be_read_by_a_person() -> None:
     lines = render(rows(SHAPES["CRLF"] + '\n("entity"<|>...<|>x<|>y)')).splitlines()
     assert lines[0] == "Alice (PERSON): Engineer at Acme"
     assert lines[2] == "Alice - Acme [9]: Alice works at Acme"
-    assert lines[-1] == "2 entities, 1 relationships, 1 rejected (1 placeholder), complete"
+    assert lines[-1] == "entities: 2, relationships: 1, rejected: 1 (1 placeholder), complete"
