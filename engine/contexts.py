@@ -117,6 +117,22 @@ def global_reports(index: Index, param: QueryParam) -> Rows:
     return rows[order][: param.global_max_consider_community]
 
 
+def without_relatives(index: Index, reports: Rows) -> Rows:
+    """Reports, best first, less those of which a part or a whole has come before: they would say the same twice."""
+    kept: dict[int, None] = {}
+    above: set[int] = set()
+    for report in reports.tolist():
+        ancestors = []
+        parent = int(index.parent[report])
+        while parent >= 0:
+            ancestors.append(parent)
+            parent = int(index.parent[parent])
+        if report not in above and not any(ancestor in kept for ancestor in ancestors):
+            kept[report] = None
+            above.update(ancestors)
+    return np.array(list(kept), np.int64)
+
+
 def reports_context(index: Index, reports: Rows, max_tokens: int) -> Context:
     """Whole reports in the order given, within the budget."""
     context = Context()

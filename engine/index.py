@@ -86,6 +86,7 @@ class Index:
         offsets = np.searchsorted(members.values[order], np.arange(len(entity_ids) + 1))
         self.communities_of_entity = Lists(offsets.astype(np.int64), community[order])
         self.level = self.communities["level"].to_numpy()
+        self.parent = self.communities["parent"].to_numpy()
         self.occurrence = self.communities["occurrence"].to_numpy()
         self.rating = self.reports["rating"].to_numpy()
         self.combined_degree = self.relationships["combined_degree"].to_numpy()

@@ -40,8 +40,8 @@ for _code, _words in _FUNCTION_WORDS.items():
 def detect_language(text: str) -> str:
     """ISO 639-1 code of the language most of a text is in; "en" where nothing says otherwise.
 
-    Looks at three slices (beginning, middle, end), 6000 characters together. Chinese, Japanese, Korean, Russian, Arabic,
-    Hebrew, Greek, Thai and Hindi are told by script; German, French, Spanish, Portuguese, Italian and Dutch by their
+    Looks at three slices (beginning, middle, end), 6000 characters together. Chinese, Japanese, Korean, Russian,
+    Arabic, Hebrew, Greek, Thai and Hindi are told by script; German, French, Spanish, Portuguese, Italian and Dutch by their
     function words, where these clearly outnumber the English ones.
     """
     counts: dict[str, float] = {}

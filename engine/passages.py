@@ -35,33 +35,42 @@ class Passage(NamedTuple):
 def extractive_answer(context: Context, question: str) -> tuple[str, list[Reference]]:
     """Markdown of the best passages, each with its reference number, and the references it cites.
 
-    A chunk's reference is narrowed to the span of the passage that is quoted.
+    A passage ranks by the question's terms that it holds, the rarer the heavier, and by its place in the context, which
+    retrieval gave it. A chunk's reference is narrowed to the span of the passage that is quoted.
     """
-    items: list[tuple[float, str, list[Reference]]] = []
-    by_number: dict[int, list[Reference]] = {}
+    references: dict[int, list[Reference]] = {}
     for reference in context.references:
-        by_number.setdefault(reference.number, []).append(reference)
-    sources = context.sections.get("Sources", [])
-    weights = term_weights(question, [row["text"] for row in sources])
-    for row in sources:
+        references.setdefault(reference.number, []).append(reference)
+    sources, entities = context.sections.get("Sources", []), context.sections.get("Entities", [])
+    weights = term_weights(question, [row["text"] for row in sources] + [row["description"] for row in entities])
+    items: list[tuple[float, str, list[Reference]]] = []
+    for rank, row in enumerate(sources):
         passage = best_passage(row["text"], weights)
-        quote = " ".join(row["text"][passage.start : passage.end].split())
         narrowed = [
             replace(reference, start=reference.start + passage.start, end=reference.start + passage.end)
-            for reference in by_number[row["reference"]]
+            for reference in references[row["reference"]]
         ]
-        items.append((passage.score, f"> {quote}", narrowed))
-    for row in context.sections.get("Entities", []):
-        text = f"**{row['entity']}** ({row['type'].lower()}): {row['description']}"
-        items.append((_score(text, weights), text, by_number[row["reference"]]))
+        items.append((passage.score * _prior(rank), f"> {_quoted(row['text'], passage)}", narrowed))
+    for rank, row in enumerate(entities):
+        passage = best_passage(row["description"], weights)
+        text = f"**{row['entity']}** ({row['type'].lower()}): {_quoted(row['description'], passage)}"
+        items.append((_score(text, weights) * _prior(rank), text, references[row["reference"]]))
     if not items:
         for rank, row in enumerate(context.sections.get("Reports", [])):
-            items.append((1 / (1 + rank), _opening(row["report"]), by_number[row["reference"]]))
+            items.append((1 / (1 + rank), _opening(row["report"]), references[row["reference"]]))
     items.sort(key=lambda item: (-item[0], item[2][0].number))
     best = items[0][0] if items else 0.0
     kept = [item for item in items[:MAX_PASSAGES] if item[0] >= best * MIN_SHARE]
-    answer = "\n\n".join(f"{text} [{references[0].number}]" for _, text, references in kept)
-    return answer, [reference for _, _, references in kept for reference in references]
+    answer = "\n\n".join(f"{text} [{cited[0].number}]" for _, text, cited in kept)
+    return answer, [reference for _, _, cited in kept for reference in cited]
+
+
+def _prior(rank: int) -> float:
+    return 1 + 1 / (1 + rank)
+
+
+def _quoted(text: str, passage: Passage) -> str:
+    return " ".join(text[passage.start : passage.end].split())
 
 
 def term_weights(question: str, texts: Sequence[str]) -> dict[str, float]:
@@ -72,24 +81,34 @@ def term_weights(question: str, texts: Sequence[str]) -> dict[str, float]:
 
 
 def best_passage(text: str, weights: dict[str, float]) -> Passage:
-    """The run of whole sentences, at most MAX_PASSAGE_CHARS long, that holds the most of the question's terms."""
-    sentences = [(m.start(), m.end()) for m in _SENTENCE.finditer(text) if m.group().strip()]
+    """The run of whole sentences, at most MAX_PASSAGE_CHARS long, that holds the most of the question's terms.
+
+    It begins with a sentence that holds one, and goes on to the end of its paragraph where there is room.
+    """
+    sentences = [
+        (m.start(), m.end()) for m in _SENTENCE.finditer(text) if m.group().strip() and not _is_heading(m.group())
+    ]
     if not sentences:
         return Passage(0.0, 0, min(len(text), MAX_PASSAGE_CHARS))
     held = [_terms(text[start:end]) & weights.keys() for start, end in sentences]
     best = Passage(-1.0, 0, 0)
-    for first, (start, end) in enumerate(sentences):
+    for first, (start, _) in enumerate(sentences):
         terms: set[str] = set()
+        end = start
         for last in range(first, len(sentences)):
-            end = sentences[last][1]
-            if last > first and end - start > MAX_PASSAGE_CHARS:
+            new_end = sentences[last][1]
+            if last > first and (new_end - start > MAX_PASSAGE_CHARS or "\n\n" in text[end:new_end].rstrip()):
                 break
             terms |= held[last]
-            # A little less for every further sentence, so that the run ends where it stops adding terms.
-            score = sum(weights[term] for term in terms) * (1 - 0.02 * (last - first))
-            if score > best.score:
-                best = Passage(score, start, min(end, start + MAX_PASSAGE_CHARS))
+            end = new_end
+        score = sum(weights[term] for term in terms) + 0.5 * sum(weights[term] for term in held[first])
+        if score > best.score:
+            best = Passage(score, start, min(end, start + MAX_PASSAGE_CHARS))
     return best
+
+
+def _is_heading(sentence: str) -> bool:
+    return sentence.lstrip().startswith(("#", "=", "---"))
 
 
 def _terms(text: str) -> set[str]:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from graphmill.engine.phrases_en import Found, Reading, Setting, read_english
+from graphmill.engine.phrases_en import read_english
 from graphmill.engine.phrases_fold import fold_names
+from graphmill.engine.phrases_found import Found, Reading, Setting
 from graphmill.engine.phrases_lexicon import english, singulars
 from graphmill.engine.phrases_text import FILL, Span, blank, sentences
 from graphmill.engine.phrases_tokens import marked_titles
@@ -46,7 +47,8 @@ class Mention(NamedTuple):
 
 
 class CoOccurrence(NamedTuple):
-    """Two mentions near each other, source before target in sort order: 2 a shared sentence, 1 a pair of neighbouring ones."""
+    """Two mentions near each other, source before target in sort order; the count is 2 for each sentence they share and 1
+    for each pair of neighbouring ones."""
 
     source: str
     target: str
@@ -91,8 +93,8 @@ class _Tally:
 def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurrence]]:
     """Mentions and co-occurrences of one text, the most frequent first, at most MAX_MENTIONS and MAX_PAIRS.
 
-    ``language`` is an ISO 639-1 code. Sentences that are mostly Han characters are read as Chinese unless it is "ja"; all
-    others by the rules for English. Time is linear in the text's length, whatever the text.
+    ``language`` is an ISO 639-1 code. Sentences that are mostly Han characters are read as Chinese unless it is "ja",
+    all others by the rules for English. Time is linear in the text's length, whatever the text.
     """
     blanked = blank(text)
     spans = list(sentences(blanked))
@@ -163,7 +165,7 @@ def _folded(tallies: dict[str, _Tally], readings: list[Reading]) -> dict[str, _T
 
 
 def _add_concepts(tallies: dict[str, _Tally], readings: list[Reading]) -> None:
-    """Noun phrases: those of several words, and single words that come back again and again; the most frequent first."""
+    """Noun phrases of several words, and single words that come back again and again; the most frequent first."""
     places: dict[str, list[int]] = {}
     for place, reading in enumerate(readings):
         for phrase in reading.nouns:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from graphmill.engine.phrases_fold import BRACKETED, fold_names
-from graphmill.engine.phrases_lexicon import chinese, english, type_of_name
+from graphmill.engine.phrases_lexicon import chinese, english
+from graphmill.engine.phrases_types import type_of_name
 from graphmill.kernels.pmi import pmi
 
 CONCEPT, UNCERTAIN = "CONCEPT", ""
@@ -74,9 +75,10 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
     names    text_id, key, name, type, count; keys already folded
     returns  key, name (the most frequent sure spelling), type, num_texts, count; sorted by key
 
-    Left out: names that no text is sure of (in Chinese: and fewer than three texts have); concepts mentioned once, or single
-    words in one text only; technical terms in one text, once or twice; single capitalised words that the corpus uses more often in lower case; and what stands in so
-    many texts that it tells none apart (concepts in over 10 %, names in over half of the texts, from 500 texts on).
+    Left out: names that no text is sure of (in Chinese: and fewer than three texts have); concepts mentioned once, or
+    single words in one text only; technical terms in one text, once or twice; single capitalised words that the corpus
+    uses more often in lower case; and what stands in so many texts that it tells none apart (concepts in over 10 %,
+    names in over half of the texts, from 500 texts on).
     """
     sure = names[names["type"] != UNCERTAIN]
     totals = names.groupby("key", sort=True).agg(count=("count", "sum"), num_texts=("text_id", "nunique"))
@@ -99,8 +101,8 @@ def rank_phrases(names: pd.DataFrame, num_texts: int) -> pd.DataFrame:
 
 
 def _types(sure: pd.DataFrame) -> pd.Series:
-    """Type with the most mentions, of the key's own spelling where there are any ("Ingrid Halvorsen" says more of her type
-    than a bare "Halvorsen"); CONCEPT, which a name gets for want of a better one, only where it has over three quarters."""
+    """Type with the most mentions, of the key's own spelling where there are any ("Ingrid Halvorsen" tells more than a
+    bare "Halvorsen"); CONCEPT, which a name gets for want of a better one, only where it has over three quarters."""
     votes = sure.assign(own=_is_own(sure)).groupby(["key", "own", "type"], sort=True)["count"].sum().reset_index()
     votes = votes[votes["own"] == votes.groupby("key")["own"].transform("max")]
     votes["share"] = votes["count"] / votes.groupby("key")["count"].transform("sum")
@@ -182,13 +184,11 @@ class Settled(NamedTuple):
     places: pd.DataFrame
 
 
-def settle(
-    mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16, xd: ModuleType | Any = pd
-) -> Settled:
+def settle(mentions: pd.DataFrame, pairs: pd.DataFrame, max_per_entity: int = 16, xd: ModuleType | Any = pd) -> Settled:
     """All of the above in order: folds the variants, drops the junk, weighs the pairs.
 
-    mentions  text_id, document_id, key, name, type, count[, further columns, which are kept]; a text that several documents
-              share has one row, under any one of them, always the same
+    mentions  text_id, document_id, key, name, type, count[, further columns, which are kept]; a text that several
+              documents share has one row, under any one of them, always the same
     pairs     text_id, source_key, target_key, count
     xd        the frame library that weighs the pairs
 

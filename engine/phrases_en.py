@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from graphmill.engine.phrases_lexicon import chinese, english, is_abstract, is_boilerplate, type_of_name
+from graphmill.engine.phrases_context import alias_beside, typed
+from graphmill.engine.phrases_found import Found, Reading, Setting
+from graphmill.engine.phrases_lexicon import english, is_boilerplate
 from graphmill.engine.phrases_tokens import CONCEPT, SPAN, tokens_of
+from graphmill.engine.phrases_types import type_of_name
 
 MAX_NAME_WORDS = 8
 _SHOUT = re.compile(r"\b[A-Z][A-Z'’-]+(?:[\s,:;\x01]+(?:[A-Z][A-Z'’&-]*|\d+)\b){3}")
 _ROMAN = re.compile(r"[IVXLC]+")
 _IDENTIFIER = re.compile(r"CVE-|.*\d{4}|.*\d.*[a-z].*\d|.*[+]$|.*(?:Error|Exception|Warning)$")
-_LOCATIVE = frozenset(["in", "at", "near", "off", "around", "across", "inside", "outside", "toward", "towards", "round"])
-_SHIPS = frozenset(["wreck", "crew", "master", "deck", "log", "hull", "sinking", "loss", "captain", "skipper", "bridge", "on", "cargo"])
+
+
 _LABELS = frozenset(("copyright", "copyrights", "portions", "author", "authors", "maintainer", "from", "by"))
-_DAY_ABBREVIATIONS = frozenset(["sun", "mon", "tue", "wed", "thu", "fri", "sat", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
-_BE = frozenset(["is", "was", "are", "were", "became", "becomes", "remains"])
-_ARTICLE = frozenset(["a", "an", "the", "one"])
-
-
-class Found(NamedTuple):
-    """One mention of a name.
-
-    ``strong`` is False where the capital may come of the place alone (a heading, the start of a sentence);
-    ``defines`` is True where the sentence goes on to say what the thing is; ``alias`` is another name given in brackets.
-    """
-
-    name: str
-    type: str
-    weight: float
-    strong: bool
-    defines: bool = False
-    alias: str = ""
-
-
-class Setting(NamedTuple):
-    """What the whole text tells about its sentences."""
-
-    lower_seen: frozenset[str]
-    """Every word that the text has in lower case."""
-    marked: Mapping[str, str]
-    """Titles set off by italics or quotation marks (phrases_tokens.marked_titles)."""
-    technical: bool
-    """Whether the text is about software."""
-
-
-class Reading(NamedTuple):
-    """What one sentence holds: names, and lower-case noun phrases (which count as concepts only where they recur)."""
-
-    names: list[Found]
-    nouns: list[str]
+_DAY_ABBREVIATIONS = frozenset(
+    [
+        "sun",
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "may",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "oct",
+        "nov",
+        "dec",
+    ]
+)
 
 
 def read_english(sentence: str, heading: bool, setting: Setting) -> Reading:
@@ -71,7 +59,7 @@ def read_english(sentence: str, heading: bool, setting: Setting) -> Reading:
 
 
 def _is_title_case(tokens: list[str], kinds: str) -> bool:
-    """Whether a heading's capitals say nothing: most of its words but the small ones have one, or it is one name only."""
+    """Whether a heading's capitals say nothing: all words but small ones have one, or it is one name only."""
     capitals = sum(map(kinds.count, "CTF"))
     return (capitals > 1 and capitals >= 2 * sum(map(kinds.count, "wgxv"))) or len(tokens) < 3
 
@@ -160,8 +148,8 @@ def _name(tokens: list[str], kinds: str, start: int, end: int, setting: Setting)
     strong = _strength(words, initial, the, titled, is_marked, setting.lower_seen)
     if strong is None:
         return None
-    kind, weight, defines = _typed(tokens, kinds, start, end, words, titled, setting)
-    return Found(name, kind, weight, strong, defines, _alias(tokens, kinds, start, end, words, kind))
+    kind, weight, defines = typed(tokens, kinds, start, end, words, titled, setting)
+    return Found(name, kind, weight, strong, defines, alias_beside(tokens, kinds, start, end, words, kind))
 
 
 def _past_epithet(tokens: list[str], kinds: str, start: int, end: int) -> int:
@@ -222,9 +210,7 @@ def _strength(
             len(word.rstrip(".")) < 2
             or lower in lists["demonyms"]
             or _IDENTIFIER.fullmatch(word)
-            or (word.isupper()
-            and _ROMAN.fullmatch(word)
-            and word not in ("CD", "XML"))
+            or (word.isupper() and _ROMAN.fullmatch(word) and word not in ("CD", "XML"))
         ):
             return None
         if titled or marked:
@@ -235,8 +221,7 @@ def _strength(
     if (
         all(word.lower() in _DAY_ABBREVIATIONS for word in words)
         or len(words) > MAX_NAME_WORDS
-        or (len(words) > 2
-        and all(word.isupper() and len(word) > 3 for word in words))
+        or (len(words) > 2 and all(word.isupper() and len(word) > 3 for word in words))
     ):
         return None
     if all(word.lower() in lists["plain"] or word.lower() in lists["demonyms"] or len(word) < 3 for word in words):
@@ -247,167 +232,6 @@ def _strength(
 def name_in_capitals(words: list[str]) -> bool:
     """Whether a name of several words is shouted, as in a heading or a signature."""
     return all(word.isupper() and len(word) > 3 for word in words)
-
-
-def _typed(
-    tokens: list[str], kinds: str, start: int, end: int, words: list[str], titled: bool, setting: Setting
-) -> tuple[str, float, bool]:
-    """Type, its weight, and whether the sentence goes on to say what the thing is."""
-    kind, weight = type_of_name(tuple(words))
-    if (
-        setting.technical
-        and (kind, weight) in (("PERSON", 1.0), ("ORGANIZATION", 0.3))
-        and words[0].lower() not in english()["given"]
-    ):
-        kind, weight = ("CONCEPT", 0.1) if kind == "PERSON" else ("TECHNOLOGY", 0.2)
-    mark = setting.marked.get(" ".join(words))
-    after, defines = _after(tokens, kinds, end, len(words))
-    hints = [(kind, weight)]
-    if titled:
-        hints.append(("PERSON", 4.0))
-    if mark:
-        hints.append(("WORK", 0.3 if mark == "*" else 1.2))
-    if after:
-        hints.append(after)
-    before = _before(tokens, start, 1.1 if setting.technical or kind == "TECHNOLOGY" else weight)
-    if before:
-        hints.append(before)
-    if start and tokens[start - 1].lower() == "the":
-        hints = [hint if hint[0] != "PERSON" or hint[1] > 1.5 else ("CONCEPT", 0.1) for hint in hints]
-    kind, weight = max(hints, key=lambda hint: hint[1])
-    return kind, weight, defines
-
-
-def _before(tokens: list[str], start: int, weight: float) -> tuple[str, float] | None:
-    lists = english()
-    if not start:
-        return None
-    before = tokens[start - 1].lower()
-    if before in '*_"“‘(' and start > 1:
-        before = tokens[start - 2].lower()
-    if before in lists["vessel_nouns"]:
-        return "VESSEL", 4.0
-    if (
-        before == "the"
-        and start > 1
-        and (
-            tokens[start - 2].lower() == "aboard"
-            or (start > 2
-            and tokens[start - 2] in ("of", "board")
-            and tokens[start - 3].lower() in _SHIPS)
-        )
-    ):
-        return "VESSEL", 1.6
-    if before in lists["person_nouns"]:
-        return "PERSON", 2.5
-    if (
-        before in lists["place_nouns"]
-        or (before == "of"
-        and start > 1
-        and tokens[start - 2].lower() in lists["place_nouns"])
-    ):
-        return "GEO", 2.8
-    if is_abstract(tokens[start].lower()):
-        return None
-    if before in _LOCATIVE and weight <= 1.0:
-        return "GEO", 1.2
-    if before in ("from", "to") and weight < 0.2:
-        return "GEO", 0.5
-    return None
-
-
-def _after(tokens: list[str], kinds: str, end: int, num_words: int) -> tuple[tuple[str, float] | None, bool]:
-    lists = english()
-    if end >= len(tokens):
-        return None, False
-    letter, following = kinds[end], tokens[end + 1 : end + 8]
-    if letter == "v":
-        return ("PERSON", 1.5), False
-    if letter == "m" or (letter in "(." and kinds[end + 1 : end + 2] == "m"):
-        return (("PERSON", 2.0) if 1 < num_words < 5 else None), False
-    if letter == "s":
-        return (("PERSON", 2.0) if following and following[0].lower() in lists["person_nouns"] else None), False
-    if (
-        letter == "("
-        and following
-        and num_words > 1
-        and (following[0] == "born" or (following[0][:4].isdigit() and len(following) > 1 and following[1] in "–-"))
-    ):
-        return ("PERSON", 3.5 if following[0] == "born" else 1.5), True
-    word = tokens[end].lower()
-    if following and (letter == "," or word in _BE):
-        defines = following[0].lower() in _ARTICLE
-        for place, noun in enumerate(following):
-            if noun in ",.;:" or (noun.lower() in ("who", "which", "of", "for", "and", "in") and place):
-                break
-            hint = _noun_types().get(noun)
-            if hint and letter == "," and hint[0] in ("EVENT", "WORK", "TECHNOLOGY"):
-                break
-            if hint and (defines or (place == 0 and letter == ",")):
-                return hint, True
-        if letter == "," and following[0].lower() in ("who", "whose"):
-            return ("PERSON", 1.5), True
-        if letter == "," and following[0].lower() in lists["places"]:
-            return ("GEO", 1.2), False
-        return None, defines
-    return None, False
-
-
-@cache
-def _noun_types() -> dict[str, tuple[str, float]]:
-    """What "is a ..." tells: the noun and the type that it stands for."""
-    lists = english()
-    types = dict.fromkeys(lists["tech_heads"], ("TECHNOLOGY", 2.0))
-    types |= dict.fromkeys(("company", "firm", "charity", "institution", "agency", "newspaper", "organisation", "organization", "foundation", "bank", "university", "college", "party"), ("ORGANIZATION", 2.0))
-    types |= dict.fromkeys(("festival", "war", "battle", "conference", "storm", "ceremony", "race", "holiday", "expedition"), ("EVENT", 2.0))
-    types |= dict.fromkeys(("novel", "book", "poem", "film", "painting", "song", "symphony", "magazine", "journal", "treatise", "play"), ("WORK", 2.0))
-    types |= dict.fromkeys(lists["place_nouns"] | {"reef", "rock", "strait", "mountain", "peninsula", "country", "cape"}, ("GEO", 2.5))
-    types |= dict.fromkeys(lists["vessel_nouns"], ("VESSEL", 3.0))
-    types |= dict.fromkeys(lists["person_nouns"], ("PERSON", 3.0))
-    return types
-
-
-def _alias(tokens: list[str], kinds: str, start: int, end: int, words: list[str], kind: str) -> str:
-    """The other name that stands beside this one: 林芷若 in brackets or right after, or an acronym of the words."""
-    if kinds[end : end + 1] == "h" and kind == "PERSON":
-        return tokens[end] if _is_chinese_name(tokens[end], kind) else ""
-    if kinds[end : end + 1] == "(" and kinds[end + 2 : end + 3] == ")":
-        other = tokens[end + 1]
-        if (kinds[end + 1] == "h" and _is_chinese_name(other, kind)) or (len(words) > 1 and is_acronym(other, words)):
-            return other
-    if (
-        len(words) > 1
-        and start > 1
-        and kinds[start - 1] == "("
-        and kinds[end : end + 1] == ")"
-        and is_acronym(tokens[start - 2], words)
-    ):
-        return tokens[start - 2]
-    return ""
-
-
-def _is_chinese_name(text: str, kind: str) -> bool:
-    """Whether Chinese text beside an English name can be the name of the same thing."""
-    lists = chinese()
-    if kind == "PERSON":
-        return "·" in text or (2 <= len(text) <= 4 and (text[0] in lists["surnames"] or text[:2] in lists["surnames"]))
-    return (
-        2 <= len(text) <= 16
-        and kind != "TECHNOLOGY"
-        and text.endswith(tuple(lists["tails"]))
-        and text[0] not in "的以所等或可其是"
-    )
-
-
-def is_acronym(short: str, words: list[str]) -> bool:
-    """Whether ``short`` is made of the first letters of the words, small words counted or not."""
-    if not (short[:1].isupper() and 2 <= len(short) <= 10 and sum(letter.isupper() for letter in short) > 1):
-        return False
-    letters = re.sub(r"[^A-Za-z]", "", short).upper()
-    parts = [part for word in words for part in re.split(r"[-\s]", word) if part]
-    every = "".join(part[0] for part in parts).upper()
-    large = "".join(part[0] for part in parts if part[0].isupper())
-    return letters in (every, large)
 
 
 def _noun_phrases(tokens: list[str], kinds: str) -> list[str]:

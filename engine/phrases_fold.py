@@ -15,11 +15,11 @@ _OPEN = ("PERSON", "CONCEPT", "")
 def fold_names(
     rows: Mapping[str, tuple[str, int]], aliases: Iterable[tuple[str, str]] = (), wide: bool = False
 ) -> dict[str, str]:
-    """Variant key -> the key it goes with, within one scope (a text, a document, a corpus); only what is unambiguous there.
+    """Variant key -> the key it goes with, within one scope (text, document, corpus); only what is unambiguous.
 
     rows     key -> (type, count); keys are casefolded names
     aliases  pairs of keys known to name one thing; "x (y)" keys bring their own
-    wide     the scope is a whole corpus: there "the Trust" may be anybody's, though only one Trust has its full name in it
+    wide     the scope is a whole corpus: "the Trust" may be anybody's there, though only one has its full name in it
 
     The result holds no chains and doesn't depend on the order of the rows.
     """

@@ -21,8 +21,8 @@ class Span(NamedTuple):
     heading: bool
 
 
-# Each pattern starts at a literal or at a fixed edge and runs over a bounded or possessive length, so a line of a million
-# characters costs a million steps, not their square.
+# Each pattern starts at a literal or at a fixed edge and runs over a bounded or possessive length, so a line of a
+# million characters costs a million steps, not their square.
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(?s:.{0,2000}?)^[ \t]*\1[ \t]*$", re.MULTILINE)
 _TAG = re.compile(r"</?[A-Za-z!][^<>\n]{0,300}+>|&[a-z]{2,8};|&#\d{1,6};")
 _CODE_SPAN = re.compile(r"`{1,2}[^`\n]{1,200}+`{1,2}")
@@ -61,12 +61,77 @@ _END = re.compile(
     r"[.!?]+[\"'”’)\]*]*\s+(?=[\"'“‘(\[*]*[^a-z\s\"'“‘(\[*])|[。！？!?…]+[”’」』）)]*|[;；]\s*(?=[\u4e00-\u9fff])"
 )
 _ABBREVIATIONS = frozenset(
-    ["dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "rev", "hon", "capt", "col", "gen", "lt", "sgt", "maj", "gov", "sen", "rep", "pres", "mt", "ft", "e.g", "i.e", "etc", "cf", "vs", "viz", "al", "approx", "ca", "no", "nos", "vol", "vols", "pp", "p", "fig", "figs", "eq", "sec", "ch", "ed", "eds", "est", "dept", "univ", "inc", "ltd", "co", "corp", "bros", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"]
+    [
+        "dr",
+        "mr",
+        "mrs",
+        "ms",
+        "prof",
+        "st",
+        "sr",
+        "jr",
+        "rev",
+        "hon",
+        "capt",
+        "col",
+        "gen",
+        "lt",
+        "sgt",
+        "maj",
+        "gov",
+        "sen",
+        "rep",
+        "pres",
+        "mt",
+        "ft",
+        "e.g",
+        "i.e",
+        "etc",
+        "cf",
+        "vs",
+        "viz",
+        "al",
+        "approx",
+        "ca",
+        "no",
+        "nos",
+        "vol",
+        "vols",
+        "pp",
+        "p",
+        "fig",
+        "figs",
+        "eq",
+        "sec",
+        "ch",
+        "ed",
+        "eds",
+        "est",
+        "dept",
+        "univ",
+        "inc",
+        "ltd",
+        "co",
+        "corp",
+        "bros",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "sept",
+        "oct",
+        "nov",
+        "dec",
+    ]
 )
 
 
 def blank(text: str) -> str:
-    """The text with code, addresses, paths and markup overwritten by FILL (e-mail addresses by MAIL), character for character."""
+    """The text with code, addresses, paths and markup overwritten by FILL, e-mail addresses by MAIL, offsets kept."""
     if "```" in text or "~~~" in text:
         text = _FENCE.sub(_fill, text)
     if "<" in text or "&" in text:
@@ -149,13 +214,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
         if not joins:
             start = begin + line.index(bare[0]) + (bullet.end() if bullet else 0)
         end, last_length = begin + len(line.rstrip()), len(bare)
-        if (
-            bare[0] == "#"
-            or (bare[0] == FILL
-            and bullet is None
-            and line.lstrip(FILL)[:1] == " "
-            and len(bare) < 100
-            and start == begin)
+        if bare[0] == "#" or (
+            bare[0] == FILL and bullet is None and line.lstrip(FILL)[:1] == " " and len(bare) < 100 and start == begin
         ):
             yield start, end, True
             start = -1
@@ -167,7 +227,9 @@ def _is_code(line: str) -> bool:
     if line.startswith(_CODE_START) or line.endswith(_CODE_END) or " :: " in line:
         return True
     size = len(line)
-    return (size > 5000 and " " not in line and line.isascii()) or sum(map(line.count, _SYMBOLS)) + line.count(FILL) // 4 > 0.15 * size
+    return (size > 5000 and " " not in line and line.isascii()) or sum(map(line.count, _SYMBOLS)) + line.count(
+        FILL
+    ) // 4 > 0.15 * size
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:

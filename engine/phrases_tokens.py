@@ -14,7 +14,7 @@ from graphmill.engine.phrases_text import MAIL
 # Letters of the kinds:  C capitalised content word  T capitalised title  I initial  F capitalised function word
 # D month or weekday  o "of"  t "the"  r "for"  a "and"  & ampersand  p particle of a family name  s possessive
 # v verb of a person speaking or living  f other function word  x filler (verb, plain adjective, adverb)  g plain noun
-# w other lower-case word  n number  , comma  ( ) brackets  q quotation mark  h Han run  m e-mail address  . anything else
+# w other lower-case word  n number  , comma  ( ) brackets  q quotation mark  h Han run  m e-mail  . anything else
 _TOKEN = re.compile(
     r"[A-Za-z]{1,12}+(?:\.[a-z]{1,12}+)++(?![\w])|(?:[A-Z]\.){2,8}"  # os.path, e.g.; U.S.
     r"|(?:Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|St|Mt|Jr|Sr)\.|[A-Z]\.(?=\s?[A-Z])"
@@ -25,7 +25,33 @@ _TOKEN = re.compile(
 SPAN = re.compile(r"[TCI](?:[TCI]|(?:p{1,2}|ot?|rt?|[a&s])(?=[TCI]))*")
 CONCEPT = re.compile(r"[wg]*w[wg]*(?!s)")
 _PARTICLES = frozenset(
-    ["de", "da", "do", "dos", "das", "di", "del", "della", "du", "van", "von", "der", "den", "ter", "ten", "af", "av", "al", "bin", "ibn", "la", "le", "zu", "zur", "y"]
+    [
+        "de",
+        "da",
+        "do",
+        "dos",
+        "das",
+        "di",
+        "del",
+        "della",
+        "du",
+        "van",
+        "von",
+        "der",
+        "den",
+        "ter",
+        "ten",
+        "af",
+        "av",
+        "al",
+        "bin",
+        "ibn",
+        "la",
+        "le",
+        "zu",
+        "zur",
+        "y",
+    ]
 )
 _ITALIC = re.compile(r"(?<![\w*_])([*_])(?![\s*_])([A-Z][^*_\n]{2,60}+)\1(?![\w*])")
 _QUOTED = re.compile(r"[\"“]([A-Z][\w'’-]*+(?: [\w'’&-]++){0,6})[\"”]")
@@ -41,10 +67,8 @@ def kind(token: str) -> str:
     if first.isalpha():
         if "\u3400" <= first <= "\u9fff":
             return "h"
-        if (
-            len(token) > 40
-            or ("." in token[1:-1]
-            and not (first.isupper() and lower.replace(".", "").isalpha() and len(token) < 9))
+        if len(token) > 40 or (
+            "." in token[1:-1] and not (first.isupper() and lower.replace(".", "").isalpha() and len(token) < 9)
         ):
             return "."
         return _upper_kind(token, lower) if first.isupper() else _lower_kind(lower)

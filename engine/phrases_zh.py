@@ -1,15 +1,16 @@
-"""Finds names and noun phrases in Chinese sentences: jieba's dictionary cuts the words, endings and neighbours tell names."""
+"""Finds names and noun phrases in Chinese sentences, by the endings of noun compounds and by what stands around."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
-from graphmill.engine.phrases_en import Found, Reading
-from graphmill.engine.phrases_lexicon import chinese, english, type_of_name
+from graphmill.engine.phrases_found import Found, Reading
+from graphmill.engine.phrases_lexicon import chinese, english
 from graphmill.engine.phrases_text import FILL
+from graphmill.engine.phrases_types import type_of_name
+from graphmill.engine.phrases_zh_people import Word, defines, find_persons, join_sounds
 from graphmill.engine.phrases_zh_words import cut, cutter
 
 _BLOCK = re.compile(
@@ -18,29 +19,20 @@ _BLOCK = re.compile(
 _WORK = re.compile("《([^《》\n\x01]{1,40})》")
 _QUOTED = re.compile('[“「"]([^“”「」"\n，。；：！？、]{1,10})[”」"]\\s*(号|轮)?')
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_AFTER_NAME = '[\u4e00-\u9fff]{0,3}?[（(](?:以下)?(?:简称|又称|英文名|原名)?[“"]?([A-Z][A-Za-z.\'’& -]{1,38}|(?<=简称)[\u4e00-\u9fff]{2,8}|(?<=简称“)[\u4e00-\u9fff]{2,8})[”"]?[）)，,]'
 _NO_TERM = ("的", "了", "吗", "呢", "吧", "啊")
 MAX_CONTEXT_CHARS = 20_000
 MAX_RUN_WORDS = 8
 _NOUN_TAGS = frozenset(["n", "nr", "nrt", "nrfg", "ns", "nt", "nz", "j", "x", "vn", "b", "ng", "nw"])
-_SURNAME_TAGS = frozenset(("nr", "j", "x", "n", "ng", "nz", "ns"))
+
 _PROPER_TAGS = frozenset(["nr", "nrt", "ns", "nt", "nz", "x"])
 
 
-class Word(NamedTuple):
-    """A word of a sentence, its tag, and whether the dictionary has it."""
-
-    text: str
-    tag: str
-    known: bool = True
-
-
 def read_chinese(sentence: str, heading: bool, text: str) -> Reading:
-    """Names and noun phrases of one sentence; ``text`` is what surrounds it, looked at to tell how long a person's name is."""
+    """Names and noun phrases of one sentence; the text around it tells how long a person's name is."""
     names: list[Found] = []
     rest = _titles(sentence, names)
-    words = _sounds(_words(rest))
-    words = _persons(words, names, text[:MAX_CONTEXT_CHARS])
+    words = join_sounds(_words(rest))
+    words = find_persons(words, names, text[:MAX_CONTEXT_CHARS])
     nouns = _compounds(words, names)
     if heading and len(sentence) < 24:
         nouns = []
@@ -57,10 +49,8 @@ def _titles(sentence: str, names: list[Found]) -> str:
     def quoted(match: re.Match[str]) -> str:
         inner, ship = match.group(1).strip(), match.group(2) or ""
         if (
-            (ship
-            and re.search("[\u4e00-\u9fff]|[A-Za-z]{2}", inner))
-            or (len(inner) > 2
-            and inner[-1] in "号轮")
+            (ship and re.search("[\u4e00-\u9fff]|[A-Za-z]{2}", inner))
+            or (len(inner) > 2 and inner[-1] in "号轮")
             or re.fullmatch("[\u4e00-\u9fff]{2,6}[0-9]{1,4}", inner)
         ):
             names.append(Found(inner + ship, "VESSEL", 3.0, True))
@@ -83,157 +73,6 @@ def _words(sentence: str) -> list[Word]:
     return words
 
 
-def _sounds(words: list[Word]) -> list[Word]:
-    """Joins what the segmenter has cut foreign names into: runs of characters that render sounds, dots within."""
-    lists = chinese()
-    joined: list[Word] = []
-    at = 0
-    while at < len(words):
-        end = at
-        while end < len(words) and (
-            (words[end].text == "·"
-            and end > at)
-            or _is_sound(words[end], lists, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))
-        ):
-            end += 1
-        while end > at and words[end - 1].text == "·":
-            end -= 1
-        run = words[at:end]
-        if (
-            end < len(words)
-            and any(word.text == "·" for word in run[-3:])
-            and len(words[end].text) == 2
-            and words[end].text not in lists["titles"]
-            and all(character in lists["sounds"] for character in words[end].text)
-        ):
-            run = words[at : end + 1]  # 洛丽·斯基恩, where 基恩 is a word as well
-            end += 1
-        text = "".join(word.text for word in run)
-        dotted = "·" in text
-        foreign = any(
-            word.tag in ("nr", "nrt", "x", "nz", "nrfg") and (len(word.text) > 1 or len(run) > 2) for word in run
-        )
-        if len(run) > 1 and (dotted or (foreign and 2 < len(text) < 8)):
-            joined.append(Word(text, "nrd" if dotted else "nrt", False))
-            at = end
-        else:
-            joined.append(words[at])
-            at += 1
-    return joined
-
-
-def _is_sound(word: Word, lists: Mapping[str, frozenset[str]], beside_dot: bool) -> bool:
-    if word.text in lists["titles"] or not all(character in lists["sounds"] for character in word.text):
-        return False
-    if beside_dot:
-        return True
-    return (
-        (len(word.text) == 1
-        and word.tag not in ("ul", "uj", "r"))
-        or word.tag in ("nr", "nrt", "nrfg", "x", "nz")
-        or (word.tag == "ns"
-        and not word.known)
-    )
-
-
-def _persons(words: list[Word], names: list[Found], text: str) -> list[Word]:
-    """Finds people; their words come out with the tag "per"."""
-    lists = chinese()
-    marked: list[Word] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        following = words[at + 1] if at + 1 < len(words) else Word("", "w")
-        before = marked[-1].text if marked else ""
-        name, used = _person(
-            word,
-            following,
-            before in lists["titles"] or before in lists["person_nouns"],
-            not marked or marked[-1].tag in ("w", "per"),
-            lists,
-            text,
-        )
-        if not name:
-            marked.append(word)
-            at += 1
-            continue
-        after = words[at + used] if at + used < len(words) else Word("", "w")
-        cued = (
-            before in lists["titles"]
-            or before in lists["person_nouns"]
-            or after.text in lists["titles"]
-            or after.text in lists["person_verbs"]
-        )
-        sure = word.tag == "nrd" or cued or (word.tag == "nr" and len(name) == 3 and not (word.known and used == 1))
-        if not cued and (word.tag == "nrt" or after.text in lists["tails"]):
-            marked.append(Word(name, word.tag, False))  # a place as likely: what follows tells
-        else:
-            names.append(
-                Found(
-                    name,
-                    "PERSON",
-                    3.0 if sure else 0.8,
-                    sure or (text.count(name) > 1 and not word.known),
-                    _defines(words, at + used),
-                )
-            )
-            marked.append(Word(name, "per", False))
-        at += used
-    return marked
-
-
-def _person(
-    word: Word, following: Word, cued: bool, starts: bool, lists: Mapping[str, frozenset[str]], text: str
-) -> tuple[str, int]:
-    """The person's name that starts at this word, and how many words it takes; ("", 0) where none does."""
-    if word.tag == "nrd":
-        return word.text, 1
-    size = len(word.text)
-    if word.tag == "nrt" and not word.known and 2 < size < 7:
-        return word.text, 1
-    surname = word.text[:2] if word.text[:2] in lists["surnames"] else word.text[:1]
-    if surname not in lists["surnames"] or word.text in lists["generic"]:
-        return "", 0
-    if size == len(surname):
-        given = following.text
-        fits = (
-            1 <= len(given) <= 2 and _HAN.match(given) and given not in lists["titles"] and given not in lists["tails"]
-        )
-        likely = (
-            len(given) == 2
-            and word.tag in _SURNAME_TAGS
-            and (
-                not following.known
-                or (following.tag in ("nr", "ns", "nz")
-                and (starts or text.count(word.text + given) > 1))
-            )
-        )
-        if fits and (likely or (cued and following.tag[0] in "nvabxjz")):
-            return word.text + given, 2
-        return "", 0
-    if word.tag != "nr" or size > len(surname) + 2:
-        return "", 0
-    if size == len(surname) + 1 and len(following.text) == 1 and _HAN.match(following.text):
-        longer = word.text + following.text
-        if (
-            text.count(longer) > 1
-            and 5 * text.count(longer) >= 4 * text.count(word.text)
-            and following.text not in lists["titles"]
-        ):
-            return longer, 2
-    return word.text, 1
-
-
-def _defines(words: list[Word], at: int) -> bool:
-    rest = [word.text for word in words[at : at + 3]]
-    return bool(rest) and (
-        rest[0] in ("是", "为", "系")
-        or (rest[:1] in (["，"], ["（"])
-        and len(rest) > 1
-        and (rest[1].isdigit() or rest[1] in chinese()["person_nouns"]))
-    )
-
-
 def _compounds(words: list[Word], names: list[Found]) -> list[str]:
     """Runs of nouns: those that end in a telling word are names, of the others two or three nouns make a concept."""
     lists = chinese()
@@ -245,7 +84,7 @@ def _compounds(words: list[Word], names: list[Found]) -> list[str]:
             if len(run) < MAX_RUN_WORDS:
                 continue
         if run:
-            _run(run, names, nouns, _defines(words, at))
+            _run(run, names, nouns, defines(words, at))
             run = []
         if word.tag == "eng":
             _latin(word.text, names)
@@ -290,10 +129,8 @@ def _is_proper(word: Word) -> bool:
         return False
     return (
         word.tag in ("ns", "nt", "nrt")
-        or (word.tag in _PROPER_TAGS
-        and not word.known)
-        or (word.tag == "nz"
-        and len(word.text) > 2)
+        or (word.tag in _PROPER_TAGS and not word.known)
+        or (word.tag == "nz" and len(word.text) > 2)
     )
 
 
@@ -359,8 +196,7 @@ def _is_common_place(word: Word) -> bool:
     return (
         word.text in lists["countries"]
         or word.text in lists["places"]
-        or (len(word.text) > 2
-        and tail_type(word.text) == "GEO")
+        or (len(word.text) > 2 and tail_type(word.text) == "GEO")
     )
 
 
@@ -405,14 +241,22 @@ def _latin(text: str, names: list[Found]) -> None:
     names.append(Found(text, kind, weight, len(words) > 1 or text.lower() not in plain))
 
 
+@cache
+def _after_name() -> str:
+    titles = "|".join(sorted(chinese()["titles"], key=lambda title: (-len(title), title)))
+    latin = "[A-Z][A-Za-z.'’& -]{1,38}"
+    short = "(?:(?<=简称)|(?<=简称“))[\u4e00-\u9fff]{2,8}"
+    return f'(?:{titles})?[（(](?:以下)?(?:简称|又称|英文名)?[“"]?({latin}|{short})[”"]?[）)，,]'
+
+
 def _with_aliases(names: list[Found], sentence: str) -> list[Found]:
-    """The second name in brackets after a first: 英格丽·哈尔沃森博士（Ingrid Halvorsen）, 世界气象组织（WMO）, （简称岭大）."""
+    """Second names in brackets: 英格丽·哈尔沃森博士（Ingrid Halvorsen）, 世界气象组织（WMO）, 北岭大学（简称岭大）."""
     aliased: list[Found] = []
     for found in names:
         match = (
-            re.search(re.escape(found.name) + _AFTER_NAME, sentence) if "（" in sentence or "(" in sentence else None
+            re.search(re.escape(found.name) + _after_name(), sentence) if "（" in sentence or "(" in sentence else None
         )
-        other = match.group(1).strip() if match and _HAN.search(found.name) else ""
+        other = match[1].strip() if match and _HAN.search(found.name) else ""
         aliased.append(
             found._replace(alias=other, defines=True) if 1 < len(other) < 40 and other != found.name else found
         )

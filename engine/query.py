@@ -22,6 +22,7 @@ from graphmill.engine.contexts import (
     local_context,
     naive_context,
     reports_context,
+    without_relatives,
 )
 from graphmill.engine.converse import converse
 from graphmill.engine.index import Index
@@ -133,7 +134,7 @@ def _retrieve(index: Index, question: str, param: QueryParam, generator: Generat
     # Without a model nothing scores the reports for the question, so their vectors do.
     allowed = global_reports(index, param)
     reports, _ = index.search(index.search_reports, question, vector, max(len(allowed), 1), param.lexical)
-    reports = reports[np.isin(reports, allowed)]
+    reports = without_relatives(index, reports[np.isin(reports, allowed)])
     return reports_context(index, reports, param.global_max_token_for_community_report)
 
 

@@ -181,7 +181,7 @@ def add_entity(reading: Reading, raw_name: str, raw_type: str, description: str)
     elif is_template(name, kind):
         reject(reading, "placeholder")
     else:
-        if name != raw_name.strip():
+        if name != raw_name and name != raw_name.strip():
             reading.repairs["cleaned"] += 1
         reading.records.append(Record("entity", name, kind, "", description, [], 0.0))
 
@@ -199,7 +199,9 @@ def add_relationship(
     elif source_key == target_key:
         reject(reading, "self-loop")
     else:
-        if source != raw_source.strip() or target != raw_target.strip():
+        if (source != raw_source or target != raw_target) and (
+            source != raw_source.strip() or target != raw_target.strip()
+        ):
             reading.repairs["cleaned"] += 1
         reading.records.append(Record("relationship", source, "", target, description, keywords, strength))
 

@@ -15,15 +15,15 @@ def pmi(xd: Any, pairs: Any, max_per_entity: int = 16) -> Any:
     """Pairs above chance with their weight, as a frame of the same library.
 
     xd      the frame module (pandas or cudf)
-    pairs   frame with source, target (ids of one sortable kind, source != target, either way round) and count (> 0); rows
-            of one pair are summed, so it may hold a row a text
+    pairs   frame with source, target (ids of one sortable kind, source != target, either way round) and count (> 0);
+            rows of one pair are summed, so it may hold a row a text
     returns frame with source < target, count, weight (float64, in (0, 1)), sorted by source, target
 
     With c the count of a pair, m the summed counts of all pairs of an entity and T the sum over all pairs, the expected
     share of a pair is 2 (m_x / 2T) (m_y / 2T), and
         weight = log(2 c T / (m_x m_y)) / -log(c / T) * c / (c + DISCOUNT)
-    (the first quotient is 1 where c = T). The discount keeps pairs seen once from beating all others (after Pantel & Lin
-    2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is among the ``max_per_entity`` strongest of
+    (the first quotient is 1 where c = T). The discount keeps pairs seen once from beating all others (after Pantel &
+    Lin 2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is among the ``max_per_entity`` strongest of
     either end (ties: the lower id of the other end), so at most max_per_entity pairs an entity are left in all.
     """
     if max_per_entity < 1:
