@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Closer = Callable[[], Coroutine[Any, Any, None]]
 STOP_TIMEOUT_S = 5.0
+_alive: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
 class Background:
@@ -22,7 +24,7 @@ class Background:
         self.closers: list[Closer] = []
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: weakref.finalize[..., Background] | None = None
+        self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -33,10 +35,12 @@ class Background:
                 raise RuntimeError(f"{self.name} is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name=self.name)
-                thread.start()
-                # Also runs when the interpreter exits, before the thread is taken away in the middle of something.
-                self._stop = weakref.finalize(self, _stop, self._loop, thread, self.closers)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name=self.name)
+                self._thread.start()
+                # One that is forgotten ends too, but nobody waits for it: a collection of garbage may come at any time,
+                # such as during an import that the end of the other thread needs as well.
+                weakref.finalize(self, _stop, self._loop, self.closers).atexit = False
+                _alive.add(self)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -51,8 +55,10 @@ class Background:
         """Cancels what is running and ends the thread. Doing it twice is fine."""
         with self._lock:
             self._is_closed = True
-            if self._stop is not None:
-                self._stop()
+            if self._loop is not None and self._thread is not None:
+                _stop(self._loop, self.closers)
+                if threading.current_thread() is not self._thread:
+                    self._thread.join(STOP_TIMEOUT_S)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -61,7 +67,14 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, closers: list[Closer]) -> None:
+@atexit.register
+def _close_all() -> None:
+    """Before the interpreter takes the threads away in the middle of something."""
+    for background in list(_alive):
+        background.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, closers: list[Closer]) -> None:
     async def stop() -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -71,7 +84,8 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, closers: li
             await closer()
         loop.stop()
 
-    if thread.is_alive() and not loop.is_closed():
-        asyncio.run_coroutine_threadsafe(stop(), loop)
-        if threading.current_thread() is not thread:
-            thread.join(STOP_TIMEOUT_S)
+    stopping = stop()
+    try:
+        asyncio.run_coroutine_threadsafe(stopping, loop)
+    except RuntimeError:  # the loop has ended before
+        stopping.close()

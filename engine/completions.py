@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from graphmill.engine.models import Reply, Request
@@ -30,29 +31,32 @@ def read_completion(request_id: str, answer: Any) -> Reply:
     """A chat completion's body as a Reply; whatever is not one becomes an error that says what it is."""
     if not isinstance(answer, dict):
         return Reply(request_id, error=f"malformed reply: expected an object, got {_show(answer)}")
-    usage = answer.get("usage")
-    tokens = [
-        _count(usage.get(key) if isinstance(usage, dict) else 0) for key in ("prompt_tokens", "completion_tokens")
-    ]
+    reply = _with_usage(Reply(request_id), answer.get("usage"))
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         what = answer.get("error") or answer.get("message")
-        said = (
-            f"error in place of a reply: {_show(what)}" if what else f"malformed reply: no choices in {_show(answer)}"
-        )
-        return Reply(request_id, "", None, *tokens, error=said)
+        if what:
+            return replace(reply, error=f"an error in place of a reply: {_show(what)}")
+        return replace(reply, error=f"malformed reply: no choices in {_show(answer)}")
     choice = choices[0]
-    reason = choice.get("finish_reason")
-    finish_reason = reason if isinstance(reason, str) else None
-    message = choice.get("message")
+    reason, message = choice.get("finish_reason"), choice.get("message")
+    reply = replace(reply, finish_reason=reason if isinstance(reason, str) else None)
     if not isinstance(message, Mapping):
-        return Reply(request_id, "", finish_reason, *tokens, error=f"malformed reply: no message in {_show(choice)}")
+        return replace(reply, error=f"malformed reply: no message in {_show(choice)}")
     content = message.get("content")
     if isinstance(content, list):  # a list of parts
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     if isinstance(content, str):
-        return Reply(request_id, content, finish_reason, *tokens)
-    return Reply(request_id, "", finish_reason, *tokens, error=_no_content(message, finish_reason))
+        return replace(reply, text=content)
+    return replace(reply, error=_no_content(message, reply.finish_reason))
+
+
+def _with_usage(reply: Reply, usage: Any) -> Reply:
+    if not isinstance(usage, dict):
+        return reply
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, completion = (int(n) if isinstance(n, int | float) and n > 0 else 0 for n in counts)
+    return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
 
 def _no_content(message: Mapping[str, Any], finish_reason: str | None) -> str:
@@ -63,10 +67,6 @@ def _no_content(message: Mapping[str, Any], finish_reason: str | None) -> str:
         why = "cut off while thinking" if finish_reason == "length" else "nothing but thinking"
         return f"no content in the reply, {why} ({len(thoughts)} characters): raise max_tokens or switch thinking off"
     return f"no content in the reply: {_show(message)}"
-
-
-def _count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
 
 
 def _show(value: Any) -> str:

@@ -10,6 +10,7 @@ _SCRIPTS = re.compile(
     "|(?P<ru>[\u0400-\u04ff])|(?P<ar>[\u0600-\u06ff])|(?P<he>[\u0590-\u05ff])|(?P<el>[\u0370-\u03ff])"
     "|(?P<th>[\u0e00-\u0e7f])|(?P<hi>[\u0900-\u097f])|(?P<word>[A-Za-z\u00c0-\u024f]+)"
 )
+_ASCII_WORDS = re.compile("[a-z]+")
 # Letters of an alphabet make a word about every five; a Han or kana character counts for about half a word.
 _WORDS_PER_LETTER = {
     "kana": 0.4,
@@ -41,12 +42,15 @@ def detect_language(text: str) -> str:
     """ISO 639-1 code of the language most of a text is in; "en" where nothing says otherwise.
 
     Looks at three slices (beginning, middle, end), 6000 characters together. Chinese, Japanese, Korean, Russian,
-    Arabic, Hebrew, Greek, Thai and Hindi are told by script; German, French, Spanish, Portuguese, Italian and Dutch by their
-    function words, where these clearly outnumber the English ones.
+    Arabic, Hebrew, Greek, Thai and Hindi are told by script; German, French, Spanish, Portuguese, Italian and Dutch by
+    their function words, where these clearly outnumber the English ones.
     """
     counts: dict[str, float] = {}
     words: list[str] = []
-    for match in _SCRIPTS.finditer(_sample(text)):
+    sample = _sample(text)
+    if sample.isascii():
+        return _alphabetic(_ASCII_WORDS.findall(sample.lower()))
+    for match in _SCRIPTS.finditer(sample):
         kind = match.lastgroup or ""
         if kind == "word":
             words.append(match.group().lower())

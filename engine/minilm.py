@@ -86,7 +86,8 @@ class TransformersEmbedder:
         for rows, pooled in zip(batches, mapped, strict=True):
             vectors[rows] = pooled.numpy()
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, norms, out=vectors, where=norms > 0)
+        np.divide(vectors, norms, out=vectors, where=norms > 0)
+        return vectors
 
     def close(self) -> None:
         """Lets go of the weights and the threads; the next embed() takes them up again."""

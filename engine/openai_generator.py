@@ -139,7 +139,7 @@ class OpenAIGenerator:
         self._settle(reply, unreachable)
 
     def _settle(self, reply: Reply, unreachable: bool) -> None:
-        """Hands a reply out, or holds it back while it may mean that the server is gone, which is no request's fault."""
+        """Hands a reply out, or holds it back while it may mean that the server is gone: no fault of the request's."""
         self._held.append(reply)
         self._num_unreachable = self._num_unreachable + 1 if unreachable else 0
         if self._num_unreachable >= MAX_UNREACHABLE:

@@ -47,8 +47,8 @@ class Mention(NamedTuple):
 
 
 class CoOccurrence(NamedTuple):
-    """Two mentions near each other, source before target in sort order; the count is 2 for each sentence they share and 1
-    for each pair of neighbouring ones."""
+    """Two mentions near each other, source before target in sort order; the count is 2 for each sentence they share and
+    1 for each pair of neighbouring ones."""
 
     source: str
     target: str

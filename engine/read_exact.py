@@ -128,6 +128,11 @@ def _closes(field: str) -> bool:
 
 def _shown(description: str, reading: Reading) -> str:
     """The description cleaned, which the usual one is already: the skeleton has shown that it holds nothing hidden."""
+    if description[:1] == '"' == description[-1:] and description.count('"') == 2 and description.isascii():
+        inner = description[1:-1]
+        if inner and inner[0] not in _EDGES and inner[-1] not in _EDGES and not is_placeholder(inner):
+            reading.repairs["cleaned"] += 1
+            return inner
     if not description or description[0] in _EDGES or description[-1] in _EDGES or is_placeholder(description):
         return read_description(description, reading)
     return description

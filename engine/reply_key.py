@@ -17,15 +17,15 @@ WHOLE = (None, "stop")
 
 def request_key(model: str, request: Request) -> str:
     """128-bit hash of what shapes the reply, as 32 hex digits; the request's id and max_tokens are no part of it."""
-    shape = {
-        "model": model,
-        "messages": [dict(message) for message in request.messages],
-        "temperature": float(request.temperature),
-        "schema": request.schema,
-        "options": dict(request.options),
-    }
-    text = json.dumps(shape, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=repr)
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    digest = blake2b(digest_size=16)
+    rest = {"temperature": float(request.temperature), "schema": request.schema, "options": dict(request.options)}
+    text = json.dumps([model, rest], sort_keys=True, separators=(",", ":"), default=repr)
+    # Messages are hashed as they are: a prompt is long, and its shape is known.
+    for part in (text, *(word for message in request.messages for pair in sorted(message.items()) for word in pair)):
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(encoded))
+        digest.update(encoded)
+    return digest.hexdigest()
 
 
 def is_kept(reply: Reply, max_tokens: int) -> bool:

@@ -99,17 +99,18 @@ def summarise(
     language  of the descriptions, one for all or one a thing: a code or name, or "auto", which tells Chinese by its
               script and else asks for the language of the notes
     """
-    most = MAX_TOKEN_CHARS * config.max_tokens
-    joined = [join_distinct(descriptions, most) if descriptions else "" for _, descriptions in things]
+    # What is sure to go to the model is joined only where the model fails.
+    sure = [generator is not None and len(descriptions) > config.max_fragments for _, descriptions in things]
+    joined = ["" if goes else _joined(notes, config) for goes, (_, notes) in zip(sure, things, strict=True)]
     short = cut_to_tokens(joined, config.max_tokens, tokenizer)
     result = Summaries(short)
     if generator is None:
         return result
     open_things = []
     for row, (name, descriptions) in enumerate(things):
-        if len(descriptions) > config.max_fragments or short[row] != joined[row]:
+        if sure[row] or short[row] != joined[row]:
             wanted = language if isinstance(language, str) else language[row]
-            known = language_of_text(joined[row]) if wanted in ("", "auto") else wanted
+            known = language_of_text(" ".join(descriptions)) if wanted in ("", "auto") else wanted
             open_things.append(_Thing(row, name[:MAX_NAME], known, list(descriptions)))
     result.num_summarised = len(open_things)
     _measure(open_things, generator, tokenizer, config)
@@ -127,10 +128,13 @@ def summarise(
 def _measure(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> None:
     """Works out the prompt round each thing's notes, and splits notes that are longer than a prompt can take."""
     limit = min(config.context_tokens, generator.context_tokens - _reply_tokens(config))
+    lengths: dict[str, int] = {}
     for thing in things:
         thing.before, thing.after = _instructions(thing, config)
-    counts = tokenizer.count([thing.before + thing.after for thing in things])
-    for thing, count in zip(things, counts.tolist(), strict=True):
+        if thing.language not in lengths:
+            # Instructions differ by the name alone, of which a byte is at most a token.
+            lengths[thing.language] = int(tokenizer.count([thing.before + thing.after])[0])
+        count = lengths[thing.language] + len(thing.name.encode())
         thing.room = limit - CHAT_TOKENS - count
         if _note_limit(thing, config) < min(MIN_NOTE_TOKENS, config.max_tokens):
             raise ValueError(
@@ -138,16 +142,19 @@ def _measure(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, c
                 f"too many for summarise.context_tokens={config.context_tokens} and the model's context of "
                 f"{generator.context_tokens}; raise them or lower summarise.max_tokens={config.max_tokens}"
             )
-        lengths = tokenizer.count(thing.notes)
-        if lengths.max(initial=0) > thing.room // 3:
+        longest = [note for note in thing.notes if len(note.encode()) > thing.room // 3]
+        if longest and tokenizer.count(longest).max() > thing.room // 3:
             thing.notes = [p for note in thing.notes for p in split_to_tokens(note, thing.room // 3, tokenizer)]
 
 
 def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> int:
     """Puts every group of notes to the model, all things at once, and leaves one note a group. Returns the calls."""
     for thing in things:
-        tokens = tokenizer.count([_line(note) for note in thing.notes]) + 1
-        bins = pack_bins(tokens, thing.room)
+        lines = [_line(note) for note in thing.notes]
+        if sum(len(line.encode()) + 1 for line in lines) <= thing.room:  # and so are the tokens: one prompt takes all
+            thing.groups = [list(range(len(lines)))]
+            continue
+        bins = pack_bins(tokenizer.count(lines) + 1, thing.room)
         thing.groups = [rows.tolist() for rows in np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)]
     replies = dict(converse(_questions(things, config), generator))
     texts = {at: _text(reply) for at, reply in replies.items()}
@@ -163,6 +170,10 @@ def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer,
         # A group that wasn't asked about is a single note, which stays whole.
         thing.notes = [c if (number, group) in texts else made[group] for group, c in enumerate(cut)]
     return len(replies)
+
+
+def _joined(descriptions: Sequence[str], config: SummariseConfig) -> str:
+    return join_distinct(descriptions, MAX_TOKEN_CHARS * config.max_tokens) if descriptions else ""
 
 
 def _text(reply: Reply) -> str:

@@ -19,12 +19,12 @@ def pmi(xd: Any, pairs: Any, max_per_entity: int = 16) -> Any:
             rows of one pair are summed, so it may hold a row a text
     returns frame with source < target, count, weight (float64, in (0, 1)), sorted by source, target
 
-    With c the count of a pair, m the summed counts of all pairs of an entity and T the sum over all pairs, the expected
-    share of a pair is 2 (m_x / 2T) (m_y / 2T), and
-        weight = log(2 c T / (m_x m_y)) / -log(c / T) * c / (c + DISCOUNT)
-    (the first quotient is 1 where c = T). The discount keeps pairs seen once from beating all others (after Pantel &
-    Lin 2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is among the ``max_per_entity`` strongest of
-    either end (ties: the lower id of the other end), so at most max_per_entity pairs an entity are left in all.
+    With c the count of a pair, m the summed counts of all pairs of an entity and T the sum over all pairs, the share of
+    a pair expected by chance is 2 (m_x / 2T) (m_y / 2T), and
+        weight = log(2 c T / (m_x m_y)) / log(2 T / c) * c / (c + DISCOUNT)
+    where the first quotient is 1 for two entities that have no other pair. The discount keeps pairs seen once from beating all others (after Pantel &
+    Lin 2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is among the ``max_per_entity`` strongest
+    of either end (ties: the lower id of the other end), so at most max_per_entity pairs an entity are left in all.
     """
     if max_per_entity < 1:
         raise ValueError(f"max_per_entity must be at least 1, got {max_per_entity}")
@@ -62,9 +62,7 @@ def _both_ends(xd: Any, frame: Any) -> Any:
 def _weights(count: Any, source_mass: Any, target_mass: Any, total: float) -> Any:
     count = count.astype("float64")
     information = np.log(2.0 * count * total / (source_mass.astype("float64") * target_mass.astype("float64")))
-    surprise = -np.log(count / total)
-    share = information / surprise.where(surprise > 0.0, 1.0)
-    return share.where(surprise > 0.0, 1.0) * (count / (count + DISCOUNT))
+    return information / np.log(2.0 * total / count) * (count / (count + DISCOUNT))
 
 
 def pmi_reference(pairs: Iterable[tuple[Any, Any, int]], max_per_entity: int = 16) -> list[tuple[Any, Any, int, float]]:
@@ -81,9 +79,8 @@ def pmi_reference(pairs: Iterable[tuple[Any, Any, int]], max_per_entity: int = 1
     neighbours: dict[Any, list[tuple[float, Any, tuple[Any, Any]]]] = {}
     weights: dict[tuple[Any, Any], float] = {}
     for (one, two), count in counts.items():
-        surprise = -math.log(count / total)
-        share = math.log(2.0 * count * total / (mass[one] * mass[two])) / surprise if surprise > 0.0 else 1.0
-        weight = share * (count / (count + DISCOUNT))
+        information = math.log(2.0 * count * total / (mass[one] * mass[two]))
+        weight = information / math.log(2.0 * total / count) * (count / (count + DISCOUNT))
         if weight > 0.0:
             weights[one, two] = weight
             neighbours.setdefault(one, []).append((-weight, two, (one, two)))
