@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import stub
-from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator
 
 import graphmill
 from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config
 from graphmill.engine.embed import EmbedConfig
+from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator
 from graphmill.engine.models import Request
 from graphmill.engine.tokenizers import TiktokenTokenizer
 

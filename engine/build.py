@@ -8,18 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
-from graphmill.engine.replies import ReplyStore, StoredGenerator
-
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
 from graphmill.engine.models import Embedder, Generator, Tokenizer
+from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
 from graphmill.engine.pipeline import build
 from graphmill.engine.profiles import load_profile
 from graphmill.engine.progress import Progress, Silent
 from graphmill.engine.query import Answer, query
 from graphmill.engine.query_param import QueryParam
+from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.run import Models, Run
 from graphmill.engine.run_folder import RunFolder
 from graphmill.kernels.backend import backend

@@ -52,8 +52,8 @@ def embed(
         row_of = np.array([known.setdefault(text, len(known)) for text in batch], dtype=np.int64)
         vectors = embed_texts(list(known), embedder)[row_of]
         good = np.isfinite(vectors[:, 0])
-        bad_ids = [batch_ids[row] for row in np.flatnonzero(~good)]
-        good_ids = [batch_ids[row] for row in np.flatnonzero(good)]
+        bad_ids = [batch_ids[row] for row in np.flatnonzero(~good).tolist()]
+        good_ids = [batch_ids[row] for row in np.flatnonzero(good).tolist()]
         yield vectors_table(good_ids, vectors[good]), bad_ids
 
 
@@ -92,7 +92,7 @@ def embed_texts(texts: Sequence[str], embedder: Embedder) -> Vectors:
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     counts = np.diff(np.append(starts, len(owner)))[:, None]
     # A text with one bad window is bad as a whole: a mean over the rest would speak for text it has not seen.
-    return _unit_or_nan(np.add.reduceat(vectors, starts, axis=0) / counts.astype(np.float32))
+    return _unit_or_nan((np.add.reduceat(vectors, starts, axis=0) / counts).astype(np.float32))
 
 
 def windows_of(texts: Sequence[str], embedder: Embedder) -> tuple[list[str], NDArray[np.int64]]:
@@ -147,6 +147,6 @@ def _checked(embedder: Embedder, texts: list[str]) -> Vectors:
 def _unit_or_nan(vectors: Vectors) -> Vectors:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         norm = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-        unit = (vectors / norm[:, None]).astype(np.float32)
+        unit: Vectors = (vectors / norm[:, None]).astype(np.float32)
     unit[~(np.isfinite(norm) & (norm > 0))] = np.nan
     return unit

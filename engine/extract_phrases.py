@@ -70,4 +70,3 @@ def _read_text(text_id: str, text: str, language: str) -> TextRead:
     for pair in pairs:
         read.records.append(Record("relationship", pair.source, "", pair.target, "", [], float(pair.count)))
     return read
-

@@ -20,7 +20,10 @@ MIN_SHARE = 0.25
 _SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[.。！？!?]+[\"'”’)）」]*(?=\s|$)|[。！？!?]+[”’）」]*|\n|$)", re.S)
 _WORD = re.compile(r"[^\W_]+")
 _COMMON = frozenset(
-    ["a", "an", "the", "of", "in", "on", "at", "to", "for", "from", "by", "with", "and", "or", "not", "is", "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had", "what", "which", "who", "whom", "whose", "when", "where", "why", "how", "that", "this", "these", "those", "it", "its", "he", "she", "they", "his", "her", "their", "there", "as", "about", "into", "than", "then"]
+    """
+    a an the of in on at to for from by with and or not is are was were be been do does did has have had what which who
+    whom whose when where why how that this these those it its he she they his her their there as about into than then
+    """.split()
 )
 
 

@@ -32,12 +32,9 @@ def fold_names(
         _short_chinese,
         _chinese_titles,
     ):
-        for key, target in rule(rows).items():
-            if (
-                key != target
-                and key not in step
-                and not (wide and rows[key][0] == "" and rule in (_short_organizations, _short_chinese))
-            ):
+        anybodys = wide and rule in (_short_organizations, _short_chinese)
+        for key, target in sorted(rule(rows).items()):
+            if key not in step and _end(step, target) != key and not (anybodys and rows[key][0] == ""):
                 step[key] = target
     return {key: end for key in step if (end := _end(step, key)) != key}
 
@@ -113,15 +110,7 @@ def _plurals(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
 def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """A surname, a given name or initials and surname -> the one full name in the scope that it can stand for."""
     lists = english()
-    full = [
-        key
-        for key, (kind, _) in rows.items()
-        if kind == "PERSON"
-        and " " in key
-        and key[1:2] != "."
-        and key[-1] not in ")）"
-        and key.split(" ", 1)[0] not in lists["titles"]
-    ]
+    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and _is_full_name(key, rows)]
     by_surname: dict[str, list[str]] = {}
     by_given: dict[str, list[str]] = {}
     for key in full:
@@ -139,12 +128,20 @@ def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
                 if len(matches) == 1:
                     found[key] = matches[0]
             continue
-        if kind not in (*_OPEN, "GEO") or key in lists["places"]:
+        if kind not in (*_OPEN, "GEO") or key in lists["places"] or key in lists["plain"] or key in lists["everyday"]:
             continue
         matches = by_surname.get(key) or (by_given.get(key, []) if key in lists["given"] else [])
         if len(matches) == 1:
             found[key] = matches[0]
     return found
+
+
+def _is_full_name(key: str, rows: Mapping[str, tuple[str, int]]) -> bool:
+    """Whether a person's key is a whole name: not "Kronstadt Lenin", of a place and a person that ran together."""
+    first = key.split(" ", 1)[0]
+    if first == key or key[1:2] == "." or key[-1] in ")）" or first in english()["titles"]:
+        return False
+    return first in english()["given"] or rows.get(first, ("PERSON", 0))[0] in ("PERSON", "")
 
 
 def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
@@ -154,7 +151,7 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     by_start: dict[str, set[str]] = {}
     for key, (kind, _) in rows.items():
         words = key.split()
-        if len(words) < 2 or kind in ("", "PERSON", "CONCEPT", "TECHNOLOGY"):
+        if len(words) < 2 or words[0] == "the" or kind in ("", "PERSON", "CONCEPT", "TECHNOLOGY"):
             continue
         for cut in range(1, len(words)):
             by_end.setdefault(" ".join(words[cut:]), set()).add(key)
@@ -167,14 +164,16 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             last = key.rsplit(" ", 1)[-1]
             longer = by_end.get(key) if last in lists["heads"] and (kind == "" or " " in key) else None
             longer = {name for name in longer or () if kind in ("", rows[name][0])}
-        outer = (
-            {name for name in longer if not any(name != other and name.endswith(" " + other) for other in longer)}
-            if len(longer) < 9
-            else longer
-        )
-        if len(outer) == 1:
-            found[key] = next(iter(outer))
+        shortest = _shortest(longer, " ")
+        if shortest:
+            found[key] = shortest
     return found
+
+
+def _shortest(names: set[str], gap: str) -> str:
+    """The one name that all the others end in, "" where there is none."""
+    shortest = min(names, key=lambda name: (len(name), name), default="")
+    return shortest if all(name == shortest or name.endswith(gap + shortest) for name in names) else ""
 
 
 def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
@@ -201,8 +200,9 @@ def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             if kind not in ("PERSON", "CONCEPT", "WORK")
             else set()
         )
-        if len(longer) == 1 and (kind == "" or len(key) > 3):
-            found[key] = next(iter(longer))
+        shortest = _shortest(longer, "")
+        if shortest and (kind == "" or len(key) > 3):
+            found[key] = shortest
     return found
 
 

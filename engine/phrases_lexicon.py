@@ -17,7 +17,7 @@ def _load(name: str) -> dict[str, str]:
 
 @cache
 def english() -> Mapping[str, frozenset[str]]:
-    """The lists of phrases_en.toml as sets, and those made of them, such as ``plain``: words too plain to name a thing."""
+    """The lists of phrases_en.toml as sets, and those made of them, such as ``plain``, words too plain for a name."""
     lists = {key: frozenset(value.split()) for key, value in _load("phrases_en.toml").items() if key != "boilerplate"}
     forms = set(lists["irregular"])
     for verb in lists["verbs"]:

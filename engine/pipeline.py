@@ -142,9 +142,10 @@ def resolve_extractions(run: Run) -> None:
 def _described(run: Run, graph: Graph, chunks: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Makes each row's descriptions one, those of both tables in one batch, and counts the tokens of its line."""
     tokenizer, tables = run.models.tokenizer, (graph.entities, graph.relationships)
-    names = graph.entities["name"].to_pylist() + pc.binary_join_element_wise(
-        graph.relationships["source"], graph.relationships["target"], " - "
-    ).to_pylist()
+    names = (
+        graph.entities["name"].to_pylist()
+        + pc.binary_join_element_wise(graph.relationships["source"], graph.relationships["target"], " - ").to_pylist()
+    )
     lists = [descriptions for table in tables for descriptions in table["descriptions"].to_pylist()]
     languages = [language for table in tables for language in run.languages(table["chunk_ids"], chunks)]
     things = list(zip(names, lists, strict=True))
@@ -233,7 +234,7 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
             left_out.finish()
     if left_out.table.rows:
         run.progress.warn(
-            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded (each was tried twice); search leaves them out"
+            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded, tried twice each; search leaves them out"
         )
 
 

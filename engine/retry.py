@@ -24,7 +24,7 @@ def back_off_s(attempt: int, draw: float, first_s: float = 1.0) -> float:
     At most first_s, doubled with each try. Half of it is random: the many requests that a busy server turned away
     together don't come back together.
     """
-    return min(MAX_BACK_OFF_S, first_s * 2 ** min(attempt, 16)) * (0.5 + draw / 2)
+    return min(MAX_BACK_OFF_S, first_s * float(1 << min(attempt, 16))) * (0.5 + draw / 2)
 
 
 def retry_after_s(value: str | None, now: datetime | None = None) -> float | None:

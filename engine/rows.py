@@ -28,14 +28,16 @@ class Lists:
 
     def lengths(self, rows: Rows) -> Rows:
         """Lengths of the lists of ``rows``, int64 [len(rows)]."""
-        return self.offsets[rows + 1] - self.offsets[rows]
+        lengths: Rows = self.offsets[rows + 1] - self.offsets[rows]
+        return lengths
 
     def gather(self, rows: Rows) -> Rows:
         """The lists of ``rows``, one after another."""
         lengths = self.lengths(rows)
         ends = np.cumsum(lengths)
         within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-        return self.values[np.repeat(self.offsets[rows], lengths) + within]
+        gathered: Rows = self.values[np.repeat(self.offsets[rows], lengths) + within]
+        return gathered
 
 
 def rows_of(ids: Any, table_ids: Any) -> Rows:

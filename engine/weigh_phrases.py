@@ -49,6 +49,7 @@ def weigh_phrases(
 
 
 def _table(rows: Any) -> pa.Table:
-    empty = pa.array([[]] * len(rows), pa.list_(pa.string()))
     columns = {name: pa.array(rows[name]) for name in EXTRACTIONS.names if name not in ("keywords", "strength")}
-    return pa.table([{**columns, "keywords": empty, "strength": pa.array(rows["count"])}[f.name].cast(f.type) for f in EXTRACTIONS], schema=EXTRACTIONS)
+    columns["keywords"] = pa.array([[]] * len(rows), pa.list_(pa.string()))
+    columns["strength"] = pa.array(rows["count"])
+    return pa.table([columns[field.name].cast(field.type) for field in EXTRACTIONS], schema=EXTRACTIONS)

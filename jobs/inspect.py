@@ -181,14 +181,18 @@ def render_community(view: Mapping[str, Any]) -> str:
     children = ", ".join(map(str, view["children"])) or "none"
     lines = [
         f"community {view['community']}, level {view['level']}, parent {parent}, children {children}",
-        f"{view['size']} entities, {view['num_relationships']} relationships, {view['num_chunks']} chunks, "
-        f"rating {view['report']['rating']} ({view['report']['source']} report)",
+        _sizes(view),
         "",
         view["report"]["full_text"],
         "",
         "members",
     ]
     return "\n".join(lines + [f"  {m['degree']:>5}  {m['name']} ({m['type'].lower()})" for m in view["members"]])
+
+
+def _sizes(view: Mapping[str, Any]) -> str:
+    sizes = f"{view['size']} entities, {view['num_relationships']} relationships, {view['num_chunks']} chunks"
+    return f"{sizes}, rating {view['report']['rating']} ({view['report']['source']} report)"
 
 
 def render_failures(view: Mapping[str, Any]) -> str:

@@ -22,9 +22,10 @@ def pmi(xd: Any, pairs: Any, max_per_entity: int = 16) -> Any:
     With c the count of a pair, m the summed counts of all pairs of an entity and T the sum over all pairs, the share of
     a pair expected by chance is 2 (m_x / 2T) (m_y / 2T), and
         weight = log(2 c T / (m_x m_y)) / log(2 T / c) * c / (c + DISCOUNT)
-    where the first quotient is 1 for two entities that have no other pair. The discount keeps pairs seen once from beating all others (after Pantel &
-    Lin 2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is among the ``max_per_entity`` strongest
-    of either end (ties: the lower id of the other end), so at most max_per_entity pairs an entity are left in all.
+    where the first quotient is 1 for two entities that have no other pair. The discount keeps pairs seen once from
+    beating all others (after Pantel & Lin 2002). Pairs at or below 0 are dropped; of the rest a pair stays if it is
+    among the ``max_per_entity`` strongest of either end (ties: the lower id of the other end), so at most
+    max_per_entity pairs an entity are left in all.
     """
     if max_per_entity < 1:
         raise ValueError(f"max_per_entity must be at least 1, got {max_per_entity}")

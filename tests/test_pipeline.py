@@ -51,7 +51,7 @@ class Model:
             return "<|COMPLETE|>"
         rows = []
         for line in text.splitlines():
-            one, verb, other = (line.rstrip(".").split() + ["", "", ""])[:3]
+            one, verb, other = [*line.rstrip(".").split(), "", "", ""][:3]
             if verb == "knows":
                 rows += [f'("entity"<|>{n}<|>person<|>{n} is in the text)' for n in (one, other)]
                 rows.append(f'("relationship"<|>{one}<|>{other}<|>{line}<|>7)')
@@ -163,7 +163,8 @@ def test_a_chunk_that_fails_on_every_try_fails_alone_and_is_all_that_is_asked_ag
 
 def test_a_cut_off_reply_is_marked_and_is_not_kept_for_later_runs(tmp_path: Path) -> None:
     def cut(text: str) -> Reply | None:
-        return Reply("", '("entity"<|>Ada<|>person<|>One)##("entity"<|>Bob<|>per', "length") if "Document 1." in text else None
+        half = '("entity"<|>Ada<|>person<|>One)##("entity"<|>Bob<|>per'
+        return Reply("", half, "length") if "Document 1." in text else None
 
     summary = run(people(3), tmp_path / "kb", Model(cut))
     assert summary["texts_read"] == {"incomplete": 1, "ok": 2}
@@ -268,7 +269,8 @@ def test_an_unfinished_index_is_not_opened_for_questions(tmp_path: Path) -> None
 
 
 def test_chinese_documents_are_read_described_and_reported_with_chinese_prompts(tmp_path: Path) -> None:
-    model = Model(lambda text: '("entity"<|>林芷若<|>person<|>林芷若是海洋学家)##("relationship"<|>林芷若<|>北岭大学<|>任教<|>8)<|COMPLETE|>')
+    entity, relationship = "林芷若<|>person<|>林芷若是海洋学家", "林芷若<|>北岭大学<|>任教<|>8"
+    model = Model(lambda text: f'("entity"<|>{entity})##("relationship"<|>{relationship})<|COMPLETE|>')
     run([("一.txt", "林芷若是北岭大学的海洋学家。" * 20)], tmp_path / "kb", model)
     for kind in ("extract", "report"):
         prompts = [r.messages[0]["content"] for r in model.requests if r.id.startswith(kind)]

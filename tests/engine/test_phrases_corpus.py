@@ -133,8 +133,11 @@ def test_chinese_short_forms_go_to_the_long_form_of_their_document() -> None:
     }
 
 
-NAMES = ["Ada Lovelace", "Lovelace", "Ada", "A. Lovelace", "Dr. Lovelace", "Ada Byron", "Byron", "Analytical Society (AS)",
-         "AS", "Analytical Society", "the Society", "Society", "林芷若", "林教授", "Lin Zhiruo (林芷若)", "engines", "engine"]  # fmt: skip
+NAMES = [
+    *("Ada Lovelace", "Lovelace", "Ada", "A. Lovelace", "Dr. Lovelace", "Ada Byron", "Byron"),
+    *("Analytical Society (AS)", "AS", "Analytical Society", "the Society", "Society"),
+    *("林芷若", "林教授", "Lin Zhiruo (林芷若)", "engines", "engine"),
+]
 ROWS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c"]),
@@ -148,7 +151,7 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS, seed=st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_folding_and_ranking_do_not_depend_on_the_order_of_rows(rows: list[Row], seed: random.Random) -> None:
     shuffled = list(rows)
     seed.shuffle(shuffled)
@@ -201,11 +204,23 @@ def test_the_type_is_the_corpus_majority_and_a_guess_yields_to_knowledge() -> No
 
 
 DOCUMENTS = {
-    "1.txt": ("en", "Ingrid Halvorsen is a marine biologist. In Bergen Halvorsen met Lin Zhiruo (林芷若). They found lantern kelp."),
-    "2.txt": ("zh", "林芷若教授与英格丽·哈尔沃森（Ingrid Halvorsen）在北岭大学合作。林教授说，灯笼海带会发光。"),
-    "3.txt": ("en", "The Port Merrow Harbour Trust paid Piet Darroch. Later the Trust moved to Ansby. It grows lantern kelp in Ansby."),
-    "4.txt": ("en", "Dr. Halvorsen wrote to the Harbour Trust at Port Merrow. Nobody in Ansby replied."),
-}  # fmt: skip
+    "1.txt": (
+        "en",
+        "Ingrid Halvorsen is a marine biologist. In Bergen Halvorsen met Lin Zhiruo (林芷若). They found lantern kelp.",
+    ),
+    "2.txt": (
+        "zh",
+        "林芷若教授与英格丽·哈尔沃森（Ingrid Halvorsen）在北岭大学合作。林教授说，灯笼海带会发光。",
+    ),
+    "3.txt": (
+        "en",
+        "The Port Merrow Harbour Trust paid Piet Darroch. Later the Trust moved to Ansby. Lantern kelp grows in Ansby.",
+    ),
+    "4.txt": (
+        "en",
+        "Dr. Halvorsen wrote to the Harbour Trust at Port Merrow. Nobody in Ansby replied.",
+    ),
+}
 
 
 def test_a_small_corpus_in_two_languages_comes_out_as_one_graph() -> None:
