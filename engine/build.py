@@ -28,20 +28,18 @@ def build_folder(corpus: Path, index: Path, config: Config, progress: Progress) 
     """Indexes a file or folder; the models are those that the config names."""
     if not corpus.exists():
         raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
+    stamp = corpus_fingerprint(corpus, exclude=[index])
+    return _build(_reader(corpus, index, config), stamp, str(corpus), index, config, progress)
+
+
+def _reader(corpus: Path, index: Path, config: Config) -> Callable[[], Iterable[Document | Skipped]]:
     columns = config.corpus
-    return _build(
-        lambda: read_corpus(
-            corpus,
-            text_column=columns.text_column,
-            id_column=columns.id_column,
-            title_column=columns.title_column,
-            exclude=[index],
-        ),
-        corpus_fingerprint(corpus, exclude=[index]),
-        str(corpus),
-        index,
-        config,
-        progress,
+    return lambda: read_corpus(
+        corpus,
+        text_column=columns.text_column,
+        id_column=columns.id_column,
+        title_column=columns.title_column,
+        exclude=[index],
     )
 
 
@@ -69,9 +67,7 @@ def index(
         if not corpus.exists():
             raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
         stamp = corpus_fingerprint(corpus, exclude=[Path(path)])
-        return _build(
-            lambda: read_corpus(corpus, exclude=[Path(path)]), stamp, str(corpus), Path(path), config, progress, *given
-        )
+        return _build(_reader(corpus, Path(path), config), stamp, str(corpus), Path(path), config, progress, *given)
     return _build(lambda: from_iterable(documents), None, "the documents given", Path(path), config, progress, *given)
 
 
@@ -87,7 +83,10 @@ def _build(
     tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     chosen = backend(config.device)
-    load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
+    try:
+        load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
+    except ValueError as error:
+        raise ConfigError(f"extract.profile: {error}") from error
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.lock(path))
         models = _models(stack, config, generator, embedder, tokenizer)

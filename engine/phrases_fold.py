@@ -24,17 +24,17 @@ def fold_names(
     The result holds no chains and doesn't depend on the order of the rows.
     """
     step = _aliases(rows, aliases)
-    for rule in (
-        _same_but_for_dressing,
-        _plurals,
-        _short_persons,
-        _short_organizations,
-        _short_chinese,
-        _chinese_titles,
-    ):
-        anybodys = wide and rule in (_short_organizations, _short_chinese)
-        for key, target in sorted(rule(rows).items()):
-            if key not in step and _end(step, target) != key and not (anybodys and rows[key][0] == ""):
+    proposals = [
+        _same_but_for_dressing(rows),
+        _plurals(rows),
+        _short_persons(rows, wide),
+        _short_organizations(rows, wide),
+        _short_chinese(rows, wide),
+        _chinese_titles(rows),
+    ]
+    for proposal in proposals:
+        for key, target in sorted(proposal.items()):
+            if key not in step and _end(step, target) != key:
                 step[key] = target
     return {key: end for key in step if (end := _end(step, key)) != key}
 
@@ -107,10 +107,10 @@ def _plurals(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     }
 
 
-def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+def _short_persons(rows: Mapping[str, tuple[str, int]], wide: bool) -> dict[str, str]:
     """A surname, a given name or initials and surname -> the one full name in the scope that it can stand for."""
     lists = english()
-    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and _is_full_name(key, rows)]
+    full = [key for key, (kind, _) in rows.items() if kind == "PERSON" and _is_full_name(key, rows, wide)]
     by_surname: dict[str, list[str]] = {}
     by_given: dict[str, list[str]] = {}
     for key in full:
@@ -136,15 +136,20 @@ def _short_persons(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     return found
 
 
-def _is_full_name(key: str, rows: Mapping[str, tuple[str, int]]) -> bool:
-    """Whether a person's key is a whole name: not "Kronstadt Lenin", of a place and a person that ran together."""
+def _is_full_name(key: str, rows: Mapping[str, tuple[str, int]], wide: bool) -> bool:
+    """Whether a person's key is a whole name, not a place and a person that ran together ("Kronstadt Lenin").
+
+    A first name that no list has is believed within a document only.
+    """
     first = key.split(" ", 1)[0]
     if first == key or key[1:2] == "." or key[-1] in ")）" or first in english()["titles"]:
         return False
-    return first in english()["given"] or rows.get(first, ("PERSON", 0))[0] in ("PERSON", "")
+    if first.split("-", 1)[0] in english()["given"] or first in english()["pinyin_surnames"]:
+        return True
+    return not wide and "-" not in first and rows.get(first, ("PERSON", 0))[0] in ("PERSON", "")
 
 
-def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+def _short_organizations(rows: Mapping[str, tuple[str, int]], wide: bool) -> dict[str, str]:
     """ "the Trust", "Harbour Trust" -> "Port Merrow Harbour Trust"; "Sound Futures" -> "Sound Futures Ltd"."""
     lists = english()
     by_end: dict[str, set[str]] = {}
@@ -159,6 +164,8 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             by_start.setdefault(" ".join(words[:-1]).rstrip(","), set()).add(key)
     found: dict[str, str] = {}
     for key, (kind, _) in rows.items():
+        if wide and kind == "":
+            continue
         longer = by_start.get(key)
         if not longer:
             last = key.rsplit(" ", 1)[-1]
@@ -176,7 +183,7 @@ def _shortest(names: set[str], gap: str) -> str:
     return shortest if all(name == shortest or name.endswith(gap + shortest) for name in names) else ""
 
 
-def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+def _short_chinese(rows: Mapping[str, tuple[str, int]], wide: bool) -> dict[str, str]:
     """海洋学院 -> 北岭大学海洋学院, 沧屿航运 -> 沧屿航运股份有限公司, where one such name is in the scope."""
     by_end: dict[str, set[str]] = {}
     by_start: dict[str, str] = {}
@@ -190,7 +197,7 @@ def _short_chinese(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
             by_start[bare] = key if bare not in by_start else ""
     found: dict[str, str] = {}
     for key, (kind, _) in rows.items():
-        if not _HAN.match(key) or len(key) < 2:
+        if not _HAN.match(key) or len(key) < 2 or (wide and kind == ""):
             continue
         if by_start.get(key):
             found[key] = by_start[key]

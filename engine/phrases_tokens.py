@@ -16,6 +16,7 @@ from graphmill.engine.phrases_text import MAIL
 # v verb of a person speaking or living  f other function word  x filler (verb, plain adjective, adverb)  g plain noun
 # w other lower-case word  n number  , comma  ( ) brackets  q quotation mark  h Han run  m e-mail  . anything else
 _TOKEN = re.compile(
+    r"[a-z]++(?!\w|[-'’.&+]\w)|"  # most words: the rest of the pattern is tried for a third of the tokens only
     r"[A-Za-z]{1,12}+(?:\.[a-z]{1,12}+)++(?![\w])|(?:[A-Z]\.){2,8}"  # os.path, e.g.; U.S.
     r"|(?:Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|St|Mt|Jr|Sr)\.|[A-Z]\.(?=\s?[A-Z])"
     r"|['’]s\b|(?<=s)['’]\s(?=[A-Z])"

@@ -233,9 +233,8 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
             vectors.finish()
             left_out.finish()
     if left_out.table.rows:
-        run.progress.warn(
-            f"{left_out.table.rows} of {len(ids)} {name} could not be embedded, tried twice each; search leaves them out"
-        )
+        told = f"{left_out.table.rows} of {len(ids)} {name} could not be embedded"
+        run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
 
 
 def index_words(run: Run) -> None:

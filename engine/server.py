@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CONNECT_TIMEOUT_S = 10.0
-FALLBACK_KEY_ENV = "OPENAI_API_KEY"
 
 
 class ServerError(RuntimeError):
@@ -43,7 +42,7 @@ class Server:
 
     url          http(s), as far as what comes before /chat/completions; without a path /v1 is taken. A user and a
                  password in it are sent, and shown nowhere
-    api_key_env  environment variable of the bearer token, read at each request; OPENAI_API_KEY where it is not set
+    api_key_env  environment variable of the bearer token, read at each request
     timeout_s    from a request's start to its answer, tries and waits between them included
     max_retries  further tries after connection errors, 408, 409, 425, 429 and 5xx; waits double from first_wait_s and
                  come on top of what a Retry-After asks for
@@ -154,7 +153,7 @@ class Server:
         return await self._client.request(method, url, content=content, headers=headers, auth=auth)
 
     def _key(self) -> str:
-        return (os.environ.get(self.api_key_env) or os.environ.get(FALLBACK_KEY_ENV) or "").strip()
+        return os.environ.get(self.api_key_env, "").strip()
 
     def redact(self, text: str) -> str:
         """The text without the key and the user, which some servers repeat in what they say."""

@@ -114,5 +114,5 @@ def _add_relationship(reading: Reading, text: str, fields: list[tuple[int, int]]
     if len(rest) > 1:
         reading.repairs["delimiter in description"] += 1
     description = read_description(text[rest[0][0] : rest[-1][1]], reading)
-    names = (text[begin:end] for begin, end in (source, target))
-    add_relationship(reading, *names, description, read_keywords(keywords), strength)
+    one, other = (text[begin:end] for begin, end in (source, target))
+    add_relationship(reading, one, other, description, read_keywords(keywords), strength)

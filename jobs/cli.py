@@ -192,9 +192,11 @@ def main() -> None:
 
     try:
         app(prog_name="graphmill")
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        sys.exit(EXIT_STOPPED)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, KeyboardInterrupt) or stop.code == EXIT_STOPPED:
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            sys.exit(EXIT_STOPPED)
+        raise
     except BrokenPipeError:
         # The reader of our output, `head` say, has had enough.
         sys.stderr.close()

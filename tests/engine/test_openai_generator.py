@@ -295,20 +295,16 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any(SECRET in text for text in shown)
 
 
-def test_the_usual_key_is_taken_where_ours_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_meant_for_another_service_is_never_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRAPHMILL_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with serving(lambda path, body: chat("hi")) as server, connect(server.url) as generator:
         collect_all(generator, [ask("a")])
-        monkeypatch.delenv("OPENAI_API_KEY")
-        collect_all(generator, [ask("b")])
-    assert server.requests[0][2]["authorization"] == f"Bearer {SECRET}"
-    assert "authorization" not in server.requests[1][2]
+    assert "authorization" not in server.requests[0][2]
 
 
 def test_a_user_in_the_url_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GRAPHMILL_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("GRAPHMILL_API_KEY", raising=False)
     refusal = Answer({"message": "not you, pa55word"}, 403)
     with serving(lambda path, body: refusal) as server, connect(f"http://me:pa55word@{server.url[7:]}") as generator:
         reply = collect_all(generator, [ask("a")])["a"]
