@@ -16,6 +16,7 @@ from pathlib import Path
 import stub
 
 import graphmill
+import graphmill.engine.build  # its import is not billed to indexing, as the peer's is not
 from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config
 from graphmill.engine.embed import EmbedConfig

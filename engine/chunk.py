@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphmill.engine.cuts import piece_ends
 from graphmill.engine.ids import content_id
 from graphmill.engine.models import Tokenizer
 from graphmill.engine.plan_chunks import Bounds, find_bounds, plan_chunks, shrink
-from graphmill.engine.tokenized import Span, TokenizedText, count_spans, tokenize
+from graphmill.engine.tokenized import Span, TokenizedText, between, count_spans, tokenize
 
 CHUNKS = pa.schema(
     [
@@ -29,6 +31,9 @@ CHUNKS = pa.schema(
         ("text", pa.string()),
     ]
 )
+
+MERGED_TOKENS = 8
+"""Most tokens that two pieces lose when they are put together."""
 
 SEPARATORS = ("\n\n", "\n", "。", "．", ".", "！", "!", "？", "?", " ", "\t", "\u3000", "\u200b")
 
@@ -92,20 +97,62 @@ class _Plan:
     counts: list[int]
     is_second: bool = False
 
+    @property
+    def text(self) -> str:
+        return self.item.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """A text whose chunks are the pieces that it is made of."""
+
+    text: str
+    chunks: list[Span]
+    counts: list[int]
+
 
 def _chunk_group(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig) -> pa.Table:
-    tokenized, slack = tokenize(documents["text"].to_pylist(), tokenizer, cuts_tokens=config.by == "separators")
-    plans = [_plan(item, slack, config) for item in tokenized]
-    _fit(plans, tokenizer, config)
+    texts = documents["text"].to_pylist()
+    plans = _plan_pieces(texts, tokenizer, config)
+    others = [number for number, plan in enumerate(plans) if plan is None]
+    tokenized, slack = tokenize([texts[n] for n in others], tokenizer, cuts_tokens=config.by == "separators")
+    planned = [_plan(item, slack, config) for item in tokenized]
+    _fit(planned, tokenizer, config)
+    for number, plan in zip(others, planned, strict=True):
+        plans[number] = plan
     rows: list[tuple[object, ...]] = []
     names = zip(*(documents[name].to_pylist() for name in ("document_id", "path", "language")), strict=True)
     for (document_id, path, language), plan in zip(names, plans, strict=True):
+        assert plan is not None
         for position, ((start, end), count) in enumerate(_with_something_new(plan)):
-            text = plan.item.text[start:end]
+            text = plan.text[start:end]
             chunk_id = content_id(document_id, str(position))
             rows.append((chunk_id, document_id, path, position, start, end, count, content_id(text), language, text))
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(CHUNKS)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, CHUNKS, strict=True)], schema=CHUNKS)
+
+
+def _plan_pieces(texts: Sequence[str], tokenizer: Tokenizer, config: ChunkConfig) -> list[_Plan | _Pieces | None]:
+    """The texts of which each piece between separators is a chunk, as of corpora that come cut; None for the others.
+
+    Then one count a piece is all that there is to do. Pieces that are short beside a chunk will be merged: they are left
+    to the plan that knows where the tokens are, and so are all where chunks overlap.
+    """
+    if config.by != "separators" or config.overlap:
+        return [None] * len(texts)
+    pieces: list[list[Span]] = []
+    for text in texts:
+        ends = piece_ends(text, config.separators)
+        few = 2 * len(text) >= config.tokens * (len(ends) + 1)  # a token has seldom less than half a character
+        pieces.append(between(ends.tolist(), len(text)) if few and text else [])
+    counts = iter(tokenizer.count([text[a:b] for text, spans in zip(texts, pieces, strict=True) for a, b in spans]))
+    plans: list[_Plan | _Pieces | None] = []
+    for text, spans in zip(texts, pieces, strict=True):
+        own = [int(next(counts)) for _ in spans]
+        # Merged, two pieces may have a few tokens less than apart.
+        apart = all(one + other > config.tokens + MERGED_TOKENS for one, other in pairwise(own))
+        plans.append(_Pieces(text, spans, own) if spans and apart and max(own) <= config.tokens else None)
+    return plans
 
 
 def _plan(item: TokenizedText, slack: int, config: ChunkConfig) -> _Plan:
@@ -152,9 +199,9 @@ def _make_smaller(plan: _Plan, too_long: Sequence[int], config: ChunkConfig) -> 
             plan.counts[i : i + 1] = [-1] * len(smaller[i])
 
 
-def _with_something_new(plan: _Plan) -> Iterator[tuple[Span, int]]:
+def _with_something_new(plan: _Plan | _Pieces) -> Iterator[tuple[Span, int]]:
     covered = 0
     for (start, end), count in zip(plan.chunks, plan.counts, strict=True):
-        if end > covered and not plan.item.text[covered:end].isspace():
+        if end > covered and not plan.text[covered:end].isspace():
             yield (start, end), count
             covered = end

@@ -8,6 +8,7 @@ from collections.abc import Generator as Coroutine
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from graphmill.engine.converse import converse
@@ -174,20 +175,24 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
 def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
     """EXTRACTIONS and READINGS of a batch, in the order of text ids, whatever order the replies came in."""
     batch = sorted(batch, key=lambda read: read.text_id)
-    rows = [(read.text_id, number, record) for read in batch for number, record in enumerate(read.records)]
+    records = [record for read in batch for record in read.records]
+    lengths = np.array([len(read.records) for read in batch], np.int64)
+    ends = np.cumsum(lengths)
+    owner = np.repeat(np.arange(len(batch)), lengths)
+    names, targets = (pa.array(column, pa.string()) for column in ([r.name for r in records], [r.target for r in records]))
     extractions = pa.table(
         [
-            [text_id for text_id, _, _ in rows],
-            [number for _, number, _ in rows],
-            [record.kind for _, _, record in rows],
-            [record.name for _, _, record in rows],
-            [name_key(record.name) for _, _, record in rows],
-            [record.type for _, _, record in rows],
-            [record.target for _, _, record in rows],
-            [name_key(record.target) for _, _, record in rows],
-            [record.description for _, _, record in rows],
-            [record.keywords for _, _, record in rows],
-            [record.strength for _, _, record in rows],
+            pa.array([read.text_id for read in batch], pa.string()).take(pa.array(owner)),
+            pa.array(np.arange(len(records)) - np.repeat(ends - lengths, lengths), pa.int32()),
+            [record.kind for record in records],
+            names,
+            _keys(names),
+            [record.type for record in records],
+            targets,
+            _keys(targets),
+            [record.description for record in records],
+            _keywords(records),
+            [record.strength for record in records],
         ],
         schema=EXTRACTIONS,
     )
@@ -206,6 +211,19 @@ def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
         schema=READINGS,
     )
     return extractions, readings
+
+
+def _keys(names: pa.Array) -> pa.Array:
+    """Keys of names, made once for each spelling."""
+    spellings = names.dictionary_encode()
+    keys = pa.array([name_key(spelling) for spelling in spellings.dictionary.to_pylist()], pa.string())
+    return keys.take(spellings.indices)
+
+
+def _keywords(records: Sequence[Record]) -> pa.Array:
+    offsets = np.cumsum([0, *(len(record.keywords) for record in records)], dtype=np.int32)
+    words = pa.array([word for record in records for word in record.keywords], pa.string())
+    return pa.ListArray.from_arrays(pa.array(offsets), words)
 
 
 def _request(

@@ -136,7 +136,7 @@ def _inferred(totals: pd.DataFrame) -> list[str]:
     people = {
         key.rsplit(" ", 1)[1]
         for key, kind in keys.items()
-        if kind == "PERSON" and " " in key and type_of_name(tuple(key.title().split()))[1] >= 2.5
+        if kind == "PERSON" and " " in key and (key[1] == "." or key.split(" ", 1)[0] in lists["given"])
     }
     people -= lists["plain"]
     places: set[str] = set()
@@ -151,14 +151,11 @@ def _inferred(totals: pd.DataFrame) -> list[str]:
     for key, name in zip(totals["key"], totals["name"], strict=True):
         kind = keys[key]
         if kind == CONCEPT and " " not in key:
-            kind = (
-                "PERSON"
-                if key in people and name != key
-                else "GEO"
-                if (key in places and name != key) or (key in places and not key.isascii())
-                else kind
-            )
-        elif " " in key and name != key:
+            if name != key and key in people:
+                kind = "PERSON"
+            elif key in places and (name != key or not key.isascii()):
+                kind = "GEO"
+        elif name != key and (key.rsplit(" ", 1)[-1] in lists["org_forms"] or " of " in key):
             own, weight = type_of_name(tuple(name.split()))
             kind = own if weight >= 4.0 else kind
         types.append(kind)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from graphmill.engine.phrases_lexicon import chinese, english, singulars
 
 BRACKETED = re.compile(r"(.{2,}?) ?[(（]([^()（）]{2,40})[)）]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_OPEN = ("PERSON", "CONCEPT", "")
+CONCEPT = "CONCEPT"
+_OPEN = ("PERSON", CONCEPT, "")
 
 
 def fold_names(
@@ -166,7 +168,7 @@ def _short_organizations(rows: Mapping[str, tuple[str, int]], wide: bool) -> dic
     for key, (kind, _) in rows.items():
         if wide and kind == "":
             continue
-        longer = by_start.get(key)
+        longer = by_start.get(key) if kind not in ("TECHNOLOGY", "GEO", "WORK") else None
         if not longer:
             last = key.rsplit(" ", 1)[-1]
             longer = by_end.get(key) if last in lists["heads"] and (kind == "" or " " in key) else None
@@ -216,29 +218,33 @@ def _short_chinese(rows: Mapping[str, tuple[str, int]], wide: bool) -> dict[str,
 _CHINESE_FORMS = re.compile("(?:股份有限公司|有限责任公司|集团有限公司|有限公司|集团公司|公司|集团)$")
 
 
+@cache
+def _title() -> re.Pattern[str]:
+    titles = sorted(chinese()["titles"], key=lambda title: (-len(title), title))
+    return re.compile("(?<=.)(?:" + "|".join(titles) + ")$")
+
+
 def _chinese_titles(rows: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     """林教授, 林博士 -> 林芷若, and 哈尔沃森 -> 英格丽·哈尔沃森, where one such person is in the scope."""
-    titles = sorted(chinese()["titles"], key=lambda title: (-len(title), title))
     by_surname: dict[str, list[str]] = {}
     by_part: dict[str, list[str]] = {}
     for key, (kind, _) in rows.items():
-        if kind == "PERSON" and _HAN.match(key):
+        if kind == "PERSON" and _HAN.match(key) and not _title().search(key):
             if "·" in key:
                 for part in key.split("·"):
                     by_part.setdefault(part, []).append(key)
             elif 2 <= len(key) <= 4:
                 by_surname.setdefault(key[0], []).append(key)
+                if len(key) == 3:
+                    by_part.setdefault(key[:2], []).append(key)  # 沈鹤 cut out of 沈鹤年
     found: dict[str, str] = {}
     for key, (kind, _) in rows.items():
         if not _HAN.match(key) or kind not in _OPEN:
             continue
-        bare = next((key[: -len(title)] for title in titles if key.endswith(title) and len(key) > len(title)), "")
-        matches = by_part.get(key, []) or by_part.get(bare, []) or (by_surname.get(bare, []) if len(bare) == 1 else [])
-        if not matches and kind != "CONCEPT" and len(key) == 2:
-            matches = [
-                name for name in by_surname.get(key[0], ()) if len(name) == 3 and name.startswith(key)
-            ]  # 沈鹤 cut out of 沈鹤年
-        matches = [name for name in matches if name != key]
+        title = _title().search(key)
+        bare = key[: title.start()] if title else ""
+        parts = by_part.get(key, []) if kind != CONCEPT or len(key) > 2 else []
+        matches = parts or by_part.get(bare, []) or (by_surname.get(bare, []) if len(bare) == 1 else [])
         if len(matches) == 1:
             found[key] = matches[0]
         elif bare in rows:

@@ -8,6 +8,7 @@ from where the first run stopped, and a changed setting or corpus costs only wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -38,12 +39,14 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     """Runs every stage that is not done yet, and returns what the index holds."""
     read_documents(run, read, stamp, name)
     chunk_documents(run)
-    extract_chunks(run)
-    resolve_extractions(run)
-    find_communities(run)
-    write_reports(run)
-    embed_texts(run)
-    index_words(run)
+    with ThreadPoolExecutor(1) as aside:  # Tantivy works in threads of its own, beside all that comes before
+        words = aside.submit(index_words, run, "chunks")
+        extract_chunks(run)
+        resolve_extractions(run)
+        find_communities(run)
+        write_reports(run)
+        embed_texts(run)
+        finish_words(run, words)
     return summarise_run(run)
 
 
@@ -237,19 +240,24 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
         run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
 
 
-def index_words(run: Run) -> None:
-    """Chunks, entities, reports -> the lexical index of each."""
+def index_words(run: Run, name: str) -> str | None:
+    """Chunks, entities, or reports -> the lexical index of them; returns its stamp, None where it was there."""
     folder = run.folder
+    stamp = fingerprint("words", folder.tables[name].hash)
+    if folder.facts.get(f"words_{name}") == stamp:
+        return None
+    LexicalIndex.build(folder.root / "words" / name, [texts_to_embed(folder, name)[1]])
+    return stamp
+
+
+def finish_words(run: Run, chunk_words: Future[str | None]) -> None:
+    """Waits for the lexical index of the chunks, and makes those of entities and reports."""
     for name in SEARCHED:
-        stamp = fingerprint("words", folder.tables[name].hash)
-        if folder.facts.get(f"words_{name}") == stamp:
-            run.progress.skip(f"{name} words")
-            continue
-        _, texts = texts_to_embed(folder, name)
-        with run.stage(f"{name} words", len(texts), "texts"):
-            LexicalIndex.build(folder.root / "words" / name, [texts])
-            run.progress.advance(len(texts))
-        folder.put_facts({f"words_{name}": stamp})
+        with run.stage(f"{name} words", run.folder.tables[name].rows, "texts"):
+            stamp = chunk_words.result() if name == "chunks" else index_words(run, name)
+            run.progress.advance(run.folder.tables[name].rows)
+        if stamp is not None:
+            run.folder.put_facts({f"words_{name}": stamp})
 
 
 def _read_before(run: Run, stamp: str) -> set[str]:

@@ -17,6 +17,8 @@ def read_reply(text: str, layout: Layout, finish_reason: str | None = None) -> R
     finish_reason     "stop", "length", or None where it is not known; others count as not known
     """
     if layout.format == "delimited":
+        if text.strip() == layout.completion:  # what a gleaning round that found nothing says
+            return Reading(complete=True)
         reading = read_exact(text, layout)
         if reading:
             reading.complete |= finish_reason == "stop"

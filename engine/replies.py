@@ -22,6 +22,8 @@ from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 from graphmill.engine.reply_key import is_kept, request_key
 
 MAX_WAITING = 256
+MAX_KNOWN = 200_000
+"""Keys that are held in memory, some 20 MB."""
 MAX_WAIT_S = 1.0
 """Replies are written as soon as one comes when so many wait, or the first has waited so long."""
 _COLUMNS = "key, model, messages, text, finish_reason, prompt_tokens, completion_tokens"
@@ -60,12 +62,13 @@ class ReplyStore:
         self._waiting: dict[str, tuple[Any, ...]] = {}
         self._first_waited = 0.0
         self._database = _open(self.path)
+        self._known = _known_keys(self._database)
 
     def get(self, key: str, max_tokens: int | None = None) -> StoredReply | None:
         """The reply kept under a key, unless it has more than ``max_tokens`` tokens; counts hits and misses."""
         with self._lock:
             row = self._waiting.get(key)
-            if row is None:
+            if row is None and (self._known is None or bytes.fromhex(key) in self._known):
                 select = f"SELECT {_COLUMNS} FROM replies WHERE key = ?"
                 row = self._database.execute(select, (bytes.fromhex(key),)).fetchone()
             found = None if row is None else _stored(row)
@@ -106,6 +109,10 @@ class ReplyStore:
             insert = f"INSERT OR IGNORE INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
             with self._database:
                 self._database.executemany(insert, self._waiting.values())
+            if self._known is not None:
+                self._known.update(row[0] for row in self._waiting.values())
+                if len(self._known) > MAX_KNOWN:
+                    self._known = None
             self._waiting.clear()
 
     def __len__(self) -> int:
@@ -226,6 +233,12 @@ def _open(path: Path) -> sqlite3.Connection:
             f"can't use the kept replies in {path}: {error}; remove the file to start without them"
         ) from error
     return database
+
+
+def _known_keys(database: sqlite3.Connection) -> set[bytes] | None:
+    """The keys, where they are few: then what is not there, which on a first run is everything, takes no query."""
+    (count,) = database.execute("SELECT count(*) FROM (SELECT 1 FROM replies LIMIT ?)", (MAX_KNOWN + 1,)).fetchone()
+    return {key for (key,) in database.execute("SELECT key FROM replies")} if count <= MAX_KNOWN else None
 
 
 def _stored(row: tuple[Any, ...]) -> StoredReply:

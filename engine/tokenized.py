@@ -43,12 +43,12 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer, *, cuts_tokens: bool) -
     cuts_tokens  whether texts will also be cut where no token starts
     """
     seams = [_seams(text) for text in texts]
-    units = [text[a:b] for text, at in zip(texts, seams, strict=True) for a, b in _between(at, len(text))]
+    units = [text[a:b] for text, at in zip(texts, seams, strict=True) for a, b in between(at, len(text))]
     *found, whole, with_space, without = _token_starts(tokenizer, [*units, _PROBE, *_PROBE_TAILS])
     unit = iter(found)
     tokenized = []
     for text, at in zip(texts, seams, strict=True):
-        parts = [next(unit) + start for start, _ in _between(at, len(text))]
+        parts = [next(unit) + start for start, _ in between(at, len(text))]
         tokenized.append(TokenizedText(text, np.concatenate(parts), at))
     tails = zip(_PROBE_CUTS, (with_space, without), strict=True)
     slack = [len(tail) - int((whole >= cut).sum()) for cut, tail in tails if cuts_tokens or cut in whole]
@@ -155,7 +155,8 @@ def _calls(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield texts[start:]
 
 
-def _between(cuts: Sequence[int], length: int) -> list[Span]:
+def between(cuts: Sequence[int], length: int) -> list[Span]:
+    """The stretches that ``length`` characters fall into at the cuts, ascending and inside."""
     return list(zip([0, *cuts], [*cuts, length], strict=True))
 
 

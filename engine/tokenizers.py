@@ -133,11 +133,9 @@ class TiktokenTokenizer:
     def _bytes_of(self) -> Ints:
         """Bytes of each token by number, so that placing tokens takes no call a token."""
         lengths = np.zeros(self._encoding.n_vocab, np.int64)
-        for token in range(self._encoding.n_vocab):
-            try:
-                lengths[token] = len(self._encoding.decode_single_token_bytes(token))
-            except KeyError:  # numbers between the ordinary tokens and the special ones stand for nothing
-                continue
+        # No public function gives all tokens with their numbers; one by one, 200,000 calls take half a second.
+        ranks: dict[bytes, int] = self._encoding._mergeable_ranks
+        lengths[np.fromiter(ranks.values(), np.int64, len(ranks))] = np.fromiter(map(len, ranks), np.int64, len(ranks))
         return lengths
 
 

@@ -13,7 +13,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HEAVY = ("torch", "transformers", "vllm", "cudf", "cupy", "cugraph", "cuvs", "ray", "pandas", "pyarrow", "numpy", "jieba")
+HEAVY = (
+    "torch",
+    "transformers",
+    "vllm",
+    "cudf",
+    "cupy",
+    "cugraph",
+    "cuvs",
+    "ray",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "jieba",
+)
 EXPECTED = (
     "graphmill/__init__.py",
     "graphmill/py.typed",
@@ -91,4 +104,6 @@ def test_imports_go_down_only() -> None:
 
 def test_kernels_know_no_files_and_no_models() -> None:
     for file in (ROOT / "kernels").glob("*.py"):
-        assert not re.search(r"^\s*(?:import|from) (?:pathlib|os|io|torch|transformers|httpx)\b", file.read_text("utf-8"), re.M)
+        assert not re.search(
+            r"^\s*(?:import|from) (?:pathlib|os|io|torch|transformers|httpx)\b", file.read_text("utf-8"), re.M
+        )

@@ -206,7 +206,14 @@ def test_a_read_only_index_is_refused_for_writing(corpus: Path, tmp_path: Path) 
 
 
 def test_ctrl_c_stops_with_a_line_and_the_next_run_finishes(corpus: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", "index", str(corpus), str(tmp_path / "kb")]
+    command = [
+        sys.executable,
+        "-c",
+        "from graphmill.jobs.cli import main; main()",
+        "index",
+        str(corpus),
+        str(tmp_path / "kb"),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not (tmp_path / "kb" / "manifest.json").exists() and process.poll() is None:
         time.sleep(0.02)
