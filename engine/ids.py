@@ -7,9 +7,5 @@ from hashlib import blake2b
 
 def content_id(*parts: str) -> str:
     """128-bit hash of the parts as 32 hex digits. Parts are length-prefixed, so ("ab", "c") and ("a", "bc") differ."""
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(encoded))
-        digest.update(encoded)
-    return digest.hexdigest()
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return blake2b(b"".join([b"%d:%b" % (len(part), part) for part in encoded]), digest_size=16).hexdigest()

@@ -249,7 +249,11 @@ def _interrupts_wait() -> Iterator[None]:
 
 def _encode(rows: pa.Table) -> tuple[memoryview, str]:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", compression_level=1, row_group_size=ROWS_PER_GROUP)
+    if any(pa.types.is_fixed_size_list(field.type) for field in rows.schema):
+        # Vectors are noise to a compressor and to a dictionary.
+        pq.write_table(rows, sink, compression="none", use_dictionary=False, row_group_size=ROWS_PER_GROUP)
+    else:
+        pq.write_table(rows, sink, compression="zstd", compression_level=1, row_group_size=ROWS_PER_GROUP)
     content = memoryview(sink.getvalue())
     return content, blake2b(content, digest_size=16).hexdigest()
 

@@ -149,12 +149,17 @@ def _measure(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, c
 
 def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> int:
     """Puts every group of notes to the model, all things at once, and leaves one note a group. Returns the calls."""
+    lines = {thing.row: [_line(note) for note in thing.notes] for thing in things}
+    long = []
     for thing in things:
-        lines = [_line(note) for note in thing.notes]
-        if sum(len(line.encode()) + 1 for line in lines) <= thing.room:  # and so are the tokens: one prompt takes all
-            thing.groups = [list(range(len(lines)))]
-            continue
-        bins = pack_bins(tokenizer.count(lines) + 1, thing.room)
+        thing.groups = [list(range(len(thing.notes)))]
+        # So many bytes are at most so many tokens: one prompt takes all.
+        if sum(len(line.encode()) + 1 for line in lines[thing.row]) > thing.room:
+            long.append(thing)
+    counts = tokenizer.count([line for thing in long for line in lines[thing.row]]) + 1
+    ends = np.cumsum([len(thing.notes) for thing in long])
+    for thing, tokens in zip(long, np.split(counts, ends[:-1]), strict=False):
+        bins = pack_bins(tokens, thing.room)
         thing.groups = [rows.tolist() for rows in np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)]
     replies = dict(converse(_questions(things, config), generator))
     texts = {at: _text(reply) for at, reply in replies.items()}

@@ -206,7 +206,9 @@ def _batches(texts: Sequence[str]) -> Iterator[list[tuple[int, int, str]]]:
     batch: list[tuple[int, int, str]] = []
     size = 0
     for row, text in enumerate(texts):
-        for start, piece in slices(text):
+        for start, piece in slices(text) if len(text) > SLICE_CHARS else ((0, text),):
+            if not piece:
+                continue
             if batch and size + len(piece) > BATCH_CHARS:
                 yield batch
                 batch, size = [], 0
