@@ -10,6 +10,7 @@ from graphmill.engine.phrases_found import Found
 from graphmill.engine.phrases_lexicon import chinese
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+MAX_SOUND_WORDS = 16
 _SURNAME_TAGS = frozenset(("nr", "j", "x", "n", "ng", "nz", "ns"))
 
 
@@ -28,9 +29,8 @@ def join_sounds(words: list[Word]) -> list[Word]:
     at = 0
     while at < len(words):
         end = at
-        while end < len(words) and (
-            (words[end].text == "·" and end > at)
-            or _is_sound(words[end], lists, "·" in (words[end - 1].text, words[min(end + 1, len(words) - 1)].text))
+        while end < min(len(words), at + MAX_SOUND_WORDS) and (
+            (words[end].text == "·" and end > at) or _is_sound(words[end], lists, _beside_dot(words, end))
         ):
             end += 1
         while end > at and words[end - 1].text == "·":
@@ -52,11 +52,14 @@ def join_sounds(words: list[Word]) -> list[Word]:
         )
         if len(run) > 1 and (dotted or (foreign and 2 < len(text) < 8)):
             joined.append(Word(text, "nrd" if dotted else "nrt", False))
-            at = end
         else:
-            joined.append(words[at])
-            at += 1
+            joined.extend(words[at : max(end, at + 1)])
+        at = max(end, at + 1)
     return joined
+
+
+def _beside_dot(words: list[Word], at: int) -> bool:
+    return any(word.text == "·" for word in (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2]))
 
 
 def _is_sound(word: Word, lists: Mapping[str, frozenset[str]], beside_dot: bool) -> bool:

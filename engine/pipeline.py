@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,9 @@ from graphmill.engine.summarise import summarise
 from graphmill.engine.summary import latest_readings, summarise_run
 from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
 from graphmill.engine.weigh_phrases import weigh_phrases
+
+QUOTED_TOKENS = 120
+"""Longest description that is made of quoted sentences: past the first few they are chance finds, not a portrait."""
 
 
 class EmptyCorpusError(ValueError):
@@ -152,7 +156,10 @@ def _described(run: Run, graph: Graph, chunks: pa.Table) -> tuple[pa.Table, pa.T
     lists = [descriptions for table in tables for descriptions in table["descriptions"].to_pylist()]
     languages = [language for table in tables for language in run.languages(table["chunk_ids"], chunks)]
     things = list(zip(names, lists, strict=True))
-    made = summarise(things, run.generator, tokenizer, run.config.summarise, languages)
+    settings = run.config.summarise
+    if run.generator is None:
+        settings = replace(settings, max_tokens=min(settings.max_tokens, QUOTED_TOKENS))
+    made = summarise(things, run.generator, tokenizer, settings, languages)
     if made.num_failed:
         run.progress.warn(f"{made.num_failed} descriptions could not be summarised; they were joined and cut instead")
     num_entities = graph.entities.num_rows
