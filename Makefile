@@ -26,9 +26,9 @@ $(VENV)/.graphmill-dev: $(VENV)/.graphmill
 demo: $(VENV)/.graphmill
 	$(GRAPHMILL) index graphmill/sample/corpus $(DEMO)/index
 	@echo
-	$(GRAPHMILL) query $(DEMO)/index "Who signed the Gateway contract, and what became of it?" --mode local
+	$(GRAPHMILL) query $(DEMO)/index "Who is Oona Tarrant?" --mode local
 	@echo
-	$(GRAPHMILL) query $(DEMO)/index "北岭大学在声峡做了哪些研究？" --mode local
+	$(GRAPHMILL) query $(DEMO)/index "灯笼海带为什么会发光？" --mode naive
 	@echo
 	@echo "Where to look next:"
 	@echo "  $(GRAPHMILL) inspect $(DEMO)/index                                   what the graph holds"

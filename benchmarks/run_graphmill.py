@@ -1,6 +1,7 @@
 """Indexes N stub chunks with graphmill in this process and prints one JSON line: python run_graphmill.py N OUTDIR MODE.
 
-MODE: "like" embeds what nano-graphrag embeds (chunks, entities); "all", the default, relationships and reports too.
+MODE: "like" does what nano-graphrag does here: it embeds chunks and entities and keeps no replies; "all", graphmill's
+default, embeds relationships and reports too, and keeps the replies.
 The models are instant: an oracle that reads a chunk's records out of its text, and a hashing embedder; tokens are
 counted by tiktoken with the vocabulary that nano-graphrag uses.
 """
@@ -18,7 +19,7 @@ import stub
 import graphmill
 import graphmill.engine.build  # its import is not billed to indexing, as the peer's is not
 from graphmill.engine.chunk import ChunkConfig
-from graphmill.engine.config import Config
+from graphmill.engine.config import Config, LLMConfig
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator
 from graphmill.engine.models import Request
@@ -55,6 +56,7 @@ def main(num_chunks: int, out: Path, mode: str) -> None:
     config = Config(
         chunk=ChunkConfig(tokens=1000, overlap=0, by="separators", separators=(stub.SEP,)),
         embed=EmbedConfig(relationships=mode == "all", reports=mode == "all"),
+        llm=LLMConfig(store_replies=mode == "all"),
     )
     documents = [(f"doc-{n:06d}.txt", text) for n, text in enumerate(stub.make_corpus(num_chunks))]
     cpu, _ = stub.usage()

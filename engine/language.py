@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SAMPLE_CHARS = 6000
+_SAMPLE_CHARS = 3000
 _SCRIPTS = re.compile(
     "(?P<kana>[\u3040-\u30ff\u31f0-\u31ff])|(?P<ko>[\uac00-\ud7af\u1100-\u11ff])|(?P<zh>[\u4e00-\u9fff\u3400-\u4dbf])"
     "|(?P<ru>[\u0400-\u04ff])|(?P<ar>[\u0600-\u06ff])|(?P<he>[\u0590-\u05ff])|(?P<el>[\u0370-\u03ff])"
@@ -41,7 +41,7 @@ for _code, _words in _FUNCTION_WORDS.items():
 def detect_language(text: str) -> str:
     """ISO 639-1 code of the language most of a text is in; "en" where nothing says otherwise.
 
-    Looks at three slices (beginning, middle, end), 6000 characters together. Chinese, Japanese, Korean, Russian,
+    Looks at three slices (beginning, middle, end), 3000 characters together. Chinese, Japanese, Korean, Russian,
     Arabic, Hebrew, Greek, Thai and Hindi are told by script; German, French, Spanish, Portuguese, Italian and Dutch by
     their function words, where these clearly outnumber the English ones.
     """
