@@ -89,6 +89,8 @@ def _build(
         raise ConfigError(f"extract.profile: {error}") from error
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.lock(path))
+        for file in folder.damaged:
+            progress.warn(f"{path / file} is missing or broken; its table is made again")
         models = _models(stack, config, generator, embedder, tokenizer)
         if models.generator is not None and config.llm.store_replies:
             store = stack.enter_context(ReplyStore(path / "replies"))

@@ -129,8 +129,10 @@ def extract(
             if len(batch) >= config.shard_texts:
                 yield batch
                 batch = []
-    except KeyboardInterrupt:
-        if batch:
+    except NoRecordsError:
+        raise
+    except (KeyboardInterrupt, Exception):
+        if batch:  # Read and paid for, whatever has become of the model.
             yield batch
         raise
     if batch:
@@ -179,7 +181,9 @@ def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
     lengths = np.array([len(read.records) for read in batch], np.int64)
     ends = np.cumsum(lengths)
     owner = np.repeat(np.arange(len(batch)), lengths)
-    names, targets = (pa.array(column, pa.string()) for column in ([r.name for r in records], [r.target for r in records]))
+    names, targets = (
+        pa.array(column, pa.string()) for column in ([r.name for r in records], [r.target for r in records])
+    )
     extractions = pa.table(
         [
             pa.array([read.text_id for read in batch], pa.string()).take(pa.array(owner)),
@@ -269,6 +273,9 @@ def _is_yes(text: str) -> bool:
 
 
 def _no_records(reads: Sequence[TextRead]) -> str:
+    if not any(read.last_reply for read in reads):
+        why = reads[-1].reason
+        return f"the model answered none of the first {len(reads)} texts, so the run was stopped; last: {why}"
     shown = "\n".join(f"  {n}. {_short(r.last_reply or r.reason)}" for n, r in enumerate(reads[:SAMPLES_SHOWN], 1))
     return (
         f"{len(reads)} of the first {len(reads)} replies held no record, so the run was stopped. "

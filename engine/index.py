@@ -56,6 +56,11 @@ class Index:
             raise IndexFolderError(
                 f"the index {folder.root} is not finished; `graphmill index` on it again goes on from where it stopped"
             )
+        if folder.facts.get("state") != folder.state:
+            raise IndexFolderError(
+                f"the index {folder.root} is being updated, or an update was stopped half-way; `graphmill index` on "
+                "it again goes on from where it stopped"
+            )
         check_embedder(embedder, made_with["model"], made_with["dimension"], str(folder.root))
         self.chunks = sort_chunks(folder.read("chunks"))
         self.entities, self.relationships = folder.read("entities"), folder.read("relationships")
@@ -101,10 +106,18 @@ class Index:
         if f"vectors_{name}" not in self.folder.tables:
             return None
         table = self.folder.read(f"vectors_{name}")
+        return Searchable(vectors_matrix(table), rows_of(table["id"], ids), self._words(name))
+
+    def _words(self, name: str) -> LexicalIndex | None:
         words = self.folder.root / "words" / name
-        return Searchable(
-            vectors_matrix(table), rows_of(table["id"], ids), LexicalIndex.open(words) if words.is_dir() else None
-        )
+        if not words.is_dir():
+            return None
+        try:
+            return LexicalIndex.open(words)
+        except (OSError, ValueError) as error:
+            raise IndexFolderError(
+                f"can't open {words}: {error}; run `graphmill index` on the index again, which makes it anew"
+            ) from error
 
     def embed_question(self, question: str) -> Scores:
         """Unit vector float32 [1, d]."""

@@ -70,6 +70,15 @@ class LexicalIndex:
 
         return LexicalIndex(_with_analyzers(tantivy.Index.open(str(folder))))
 
+    @staticmethod
+    def is_whole(folder: Path) -> bool:
+        """Whether the folder holds an index that can be opened."""
+        try:
+            LexicalIndex.open(folder)
+        except (OSError, ValueError):
+            return False
+        return True
+
     def search(self, question: str, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The k best rows: scores float32 [<=k] descending, rows int64 [<=k]; ties go to the lower row."""
         query = self._query(question)

@@ -20,9 +20,10 @@ from graphmill.engine.cluster import cluster
 from graphmill.engine.context_rows import entity_lines, line_tokens, relationship_lines
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
-from graphmill.engine.extract import TextRead, extract, extraction_tables
+from graphmill.engine.extract import NoRecordsError, TextRead, extract, extraction_tables
 from graphmill.engine.extract_phrases import extract_phrases
 from graphmill.engine.lexical import LexicalIndex
+from graphmill.engine.replies import StoredGenerator
 from graphmill.engine.report import report
 from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, Graph, counted, described, resolve
 from graphmill.engine.run import Run, fingerprint
@@ -43,6 +44,7 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     """Runs every stage that is not done yet, and returns what the index holds."""
     read_documents(run, read, stamp, name)
     chunk_documents(run)
+    forget_words(run)
     with ThreadPoolExecutor(1) as aside:  # Tantivy works in threads of its own, beside all that comes before
         words = aside.submit(index_words, run, "chunks")
         extract_chunks(run)
@@ -98,7 +100,7 @@ def chunk_documents(run: Run) -> None:
 
 def extract_chunks(run: Run) -> None:
     """Chunks -> extractions, readings. Texts that were read before are not read again, but for those that failed."""
-    folder, settings = run.folder, run.config.extract
+    folder = run.folder
     stamp = fingerprint("extractions", run.reader())
     extractions, readings = folder.start("extractions", stamp), folder.start("readings", stamp)
     languages = distinct_texts(folder)
@@ -108,12 +110,7 @@ def extract_chunks(run: Run) -> None:
         return
     with run.stage("extractions", len(languages), "texts", len(languages) - len(wanted)):
         texts = _texts(run, wanted, languages)
-        generator = run.generator
-        for batch in (
-            extract_phrases(texts, settings)
-            if generator is None
-            else extract(texts, generator, run.profiles(languages.values()), settings)
-        ):
+        for batch in _read_texts(run, texts, languages):
             records, read = extraction_tables(batch)
             with folder.together():
                 extractions.append(records)
@@ -122,6 +119,21 @@ def extract_chunks(run: Run) -> None:
         with folder.together():
             extractions.finish()
             readings.finish()
+
+
+def _read_texts(run: Run, texts: Iterator[tuple[str, str, str]], languages: dict[str, str]) -> Iterator[list[TextRead]]:
+    """What the model, or the phrase finder, reads in the texts; replies that no record was found in are not kept."""
+    generator, settings = run.generator, run.config.extract
+    if generator is None:
+        yield from extract_phrases(texts, settings)
+        return
+    try:
+        yield from extract(texts, generator, run.profiles(languages.values()), settings)
+    except NoRecordsError:
+        # Else the next run would be given them again, though the model may have been mended by then.
+        if isinstance(generator, StoredGenerator):
+            generator.forget()
+        raise
 
 
 def resolve_extractions(run: Run) -> None:
@@ -247,11 +259,23 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
         run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
 
 
+def forget_words(run: Run) -> None:
+    """Takes back what is noted of lexical indexes of chunks that are no more, before others take their place."""
+    fact = "words_chunks"
+    if run.folder.facts.get(fact) not in (None, words_stamp(run, "chunks")):
+        run.folder.put_facts({fact: None})
+
+
+def words_stamp(run: Run, name: str) -> str:
+    """What the lexical index of a table is made from."""
+    return fingerprint("words", run.folder.tables[name].hash)
+
+
 def index_words(run: Run, name: str) -> str | None:
     """Chunks, entities, or reports -> the lexical index of them; returns its stamp, None where it was there."""
     folder = run.folder
-    stamp = fingerprint("words", folder.tables[name].hash)
-    if folder.facts.get(f"words_{name}") == stamp:
+    stamp = words_stamp(run, name)
+    if folder.facts.get(f"words_{name}") == stamp and LexicalIndex.is_whole(folder.root / "words" / name):
         return None
     LexicalIndex.build(folder.root / "words" / name, [texts_to_embed(folder, name)[1]])
     return stamp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator as Coroutine
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,14 +32,21 @@ from graphmill.engine.models import Generator, Message, Reply, Request
 from graphmill.engine.passages import extractive_answer
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.read_object import read_json_object
+from graphmill.engine.strip_thoughts import strip_thoughts
 from graphmill.kernels.pack import pack, pack_bins
 
 MAX_REFERENCES = 5
 MAX_ANSWER_TOKENS = 2048
 UNLIMITED = 2**62
 
-_CITATION = re.compile(r"\[(\d{1,6}(?:\s*[,，、]\s*\d{1,6})*)\]")
-_THINKING = re.compile(r"^.*?</think>\s*", re.S)
+_CITATION = re.compile(r"([ \t]*)[\[【［](\d{1,6}(?:\s*[,，、;；\-–—]\s*\d{1,6})*)[\]】］]")
+_NUMBERS = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
+_OWN_REFERENCES = re.compile(
+    r"\n[ \t]*(?:#{1,6}[ \t]*)?(?:\*\*)?(?:References|参考资料|参考文献)(?:\*\*)?[ \t]*[:：]?(?:\*\*)?[ \t]*"
+    r"(?:\n[ \t]*(?:[-*+•\[［【(\d].*)?)*\Z",
+    re.IGNORECASE,
+)
+"""A section of references that the model wrote all the same, at the end: a heading, then list items only."""
 
 
 class AnswerError(Exception):
@@ -120,10 +128,10 @@ def render_references(references: Sequence[Reference], language: str) -> str:
 
 
 def _retrieve(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Context:
-    if param.mode == "global" and generator is not None:
-        return reports_context(index, global_reports(index, param), UNLIMITED)
     if not question.strip():
         return Context()
+    if param.mode == "global" and generator is not None:
+        return reports_context(index, global_reports(index, param), UNLIMITED)
     vector = index.embed_question(question)
     if param.mode == "naive":
         texts, _ = index.search(index.search_texts, question, vector, param.chunk_top_k, param.lexical)
@@ -195,22 +203,27 @@ def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple
     reply = next(iter(generator.collect()))
     if reply.error is not None:
         raise AnswerError(f"the model gave no answer: {reply.error}")
-    return cite(_THINKING.sub("", reply.text).strip(), context.references)
+    text, is_open = strip_thoughts(reply.text)
+    if not text.strip():
+        why = "nothing but thinking, which was cut off" if is_open else "nothing"
+        raise AnswerError(f"the model gave no answer: its reply holds {why}")
+    return cite(_OWN_REFERENCES.sub("", "\n" + text).strip(), context.references)
 
 
 def cite(text: str, references: Sequence[Reference]) -> tuple[str, list[Reference]]:
     """Drops the citations that are not among the references, and all after the first five different ones."""
-    known = {reference.number for reference in references}
+    known = sorted({reference.number for reference in references})
     cited: list[int] = []
 
     def keep(match: re.Match[str]) -> str:
         kept = []
-        for number in map(int, re.findall(r"\d+", match[1])):
-            if number in known and (number in cited or len(cited) < MAX_REFERENCES):
-                if number not in cited:
-                    cited.append(number)
-                kept.append(f"[{number}]")
-        return "".join(kept)
+        for first, last in _NUMBERS.findall(match[2]):
+            for number in known[bisect_left(known, int(first)) : bisect_right(known, int(last or first))]:
+                if number in cited or len(cited) < MAX_REFERENCES:
+                    if number not in cited:
+                        cited.append(number)
+                    kept.append(f"[{number}]")
+        return match[1] + "".join(kept) if kept else ""
 
     text = _CITATION.sub(keep, text)
     return text, sorted((r for r in references if r.number in cited), key=lambda r: cited.index(r.number))

@@ -111,13 +111,20 @@ def _walk_folder(
                 continue
             visited.add((found.st_dev, found.st_ino))
             with os.scandir(place) as entries:
-                inside = [(_text_of(e.name), e.name, e.is_dir()) for e in entries if not e.name.startswith(".")]
+                inside = [(_text_of(e.name), e.name, _is_folder(e)) for e in entries if not e.name.startswith(".")]
         except OSError as error:
             yield Skipped(path.rstrip("/") or place.name, "unreadable", _why(error))
             continue
         # With the slash a folder's name sorts as its files' paths do.
         named = sorted((path + name + "/" * is_dir, place / raw, is_dir) for name, raw, is_dir in inside)
         stack.extend(reversed(named))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links that lead in a ring; that entry alone is told of, when it is read
+        return False
 
 
 def _is_left_out(place: Path, path: str, left_out: set[Path]) -> bool:

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from graphmill.engine.reply_key import is_kept, request_key
 MAX_WAITING = 256
 MAX_KNOWN = 200_000
 """Keys that are held in memory, some 20 MB."""
+MAX_REMEMBERED = 10_000
+"""Replies that ``forget`` can drop."""
 MAX_WAIT_S = 1.0
 """Replies are written as soon as one comes when so many wait, or the first has waited so long."""
 _COLUMNS = "key, model, messages, text, finish_reason, prompt_tokens, completion_tokens"
@@ -168,12 +171,14 @@ class StoredGenerator:
         # Ids with a number of our own: two open requests may come with one id.
         self._asked: dict[str, tuple[Request, str]] = {}
         self._number = 0
+        self._given: deque[str] = deque(maxlen=MAX_REMEMBERED)
 
     def submit(self, request: Request) -> None:
         """Looks the request up, and passes it on where no reply is kept."""
         key = request_key(self.model, request)
         stored = self.store.get(key, request.max_tokens)
         if stored is not None:
+            self._given.append(key)
             self._found.append(stored.reply(request.id))
             return
         self._number += 1
@@ -190,8 +195,15 @@ class StoredGenerator:
         for reply in self.generator.collect():
             request, key = self._asked.pop(reply.id)
             self.store.put(key, self.model, request, reply)
+            self._given.append(key)
             replies.append(replace(reply, id=request.id))
         return replies
+
+    def forget(self) -> None:
+        """Drops the last replies that were handed out: they turned out to be of no use, and are to be asked anew."""
+        for key in self._given:
+            self.store.drop(key)
+        self._given.clear()
 
     def close(self) -> None:
         """Writes what the store has gathered and closes the generator; the store stays open."""

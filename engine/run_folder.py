@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ FORMAT = 1
 """Version of the layout below; a folder of another version is refused."""
 
 MANIFEST = "manifest.json"
+ANEW = "index the corpus again into another folder"
 ROWS_PER_GROUP = 65_536
 
 
@@ -59,6 +61,8 @@ class RunFolder:
         self.root = root
         self.tables = tables
         self.facts = facts
+        self.damaged: list[str] = []
+        """Shards that were missing or cut off when the folder was locked; their tables are made again."""
         self._held = 0
         self._replaced: list[str] = []
 
@@ -84,15 +88,24 @@ class RunFolder:
                 ) from error
             if (root / MANIFEST).exists():
                 tables, facts = _read_manifest(root)
-            elif any(p.name != ".lock" for p in root.iterdir()):
+            elif any(p.name not in (".lock", f"{MANIFEST}.part") for p in root.iterdir()):
                 raise IndexFolderError(
                     f"{root} is not empty and holds no {MANIFEST}, so it is not an index; name another folder"
                 )
             else:
                 tables, facts = {}, {}
             folder = RunFolder(root, tables, facts)
+            folder._forget_damaged()
+            if not tables:
+                folder.save()  # so that what is left by a run that is stopped early is known as an index
             folder._remove_litter()
             yield folder
+
+    @property
+    def state(self) -> str:
+        """Hash over the contents of all tables: what a finished run notes, and a run that was stopped has changed."""
+        hashes = "".join(f"{name} {table.hash} " for name, table in sorted(self.tables.items()))
+        return blake2b(hashes.encode(), digest_size=16).hexdigest()
 
     def is_finished(self, name: str, fingerprint: str) -> bool:
         table = self.tables.get(name)
@@ -107,7 +120,18 @@ class RunFolder:
         if name not in self.tables:
             raise IndexFolderError(f"the index {self.root} has no table {name}: its run did not get that far")
         for shard in self.tables[name].shards:
-            yield read_parquet(self.root / shard["file"], columns)
+            path = self.root / shard["file"]
+            try:
+                yield read_parquet(path, columns)
+            except FileNotFoundError as error:
+                raise IndexFolderError(
+                    f"{path} is missing; run `graphmill index` on the index again, which makes it anew"
+                ) from error
+            except (OSError, pa.ArrowInvalid) as error:
+                raise IndexFolderError(
+                    f"can't read {path}: {error}; where the file is broken, remove it and run `graphmill index` on the "
+                    "index again, which makes it anew"
+                ) from error
 
     def start(self, name: str, fingerprint: str) -> TableWriter:
         """A writer for a table. Shards that an unfinished run with the same fingerprint left are kept."""
@@ -170,11 +194,25 @@ class RunFolder:
         self.tables[name] = table
         self.save()
 
+    def _forget_damaged(self) -> None:
+        """Takes tables that miss a part off the list, each with those that the same stage made of the same input."""
+        self.damaged = [
+            shard["file"]
+            for table in self.tables.values()
+            for shard in table.shards
+            if _num_rows(self.root / shard["file"]) != shard["rows"]
+        ]
+        broken = {t.fingerprint for t in self.tables.values() if any(s["file"] in self.damaged for s in t.shards)}
+        for name in [name for name, table in self.tables.items() if table.fingerprint in broken]:
+            del self.tables[name]
+
     def _remove_litter(self) -> None:
         listed = {shard["file"] for table in self.tables.values() for shard in table.shards}
         for path in self.root.glob("*/*"):
             relative = path.relative_to(self.root).as_posix()
-            if path.name.endswith(".part") or (path.suffix == ".parquet" and relative not in listed):
+            if path.name.endswith(".part") and path.is_dir():  # a word index that was being built
+                shutil.rmtree(path)
+            elif path.name.endswith(".part") or (path.suffix == ".parquet" and relative not in listed):
                 path.unlink()
 
 
@@ -208,6 +246,15 @@ class TableWriter:
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """A Parquet file as a table; read with one thread a column, which is as fast for shards and kinder to memory."""
     return pq.read_table(path, columns=columns, memory_map=True)
+
+
+def _num_rows(path: Path) -> int | None:
+    """Rows of a shard by its footer, which is its end; None where it is missing or cut off."""
+    try:
+        rows: int = pq.read_metadata(path).num_rows
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return rows
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -264,18 +311,25 @@ def _read_manifest(root: Path) -> tuple[dict[str, Table], dict[str, Any]]:
     except FileNotFoundError:
         raise IndexFolderError(f"no index at {root}: it holds no {MANIFEST}; make one with `graphmill index`") from None
     except (OSError, ValueError) as error:
-        raise IndexFolderError(f"can't read {root / MANIFEST}: {error}") from error
+        raise IndexFolderError(f"can't read {root / MANIFEST}: {error}; {ANEW}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         raise IndexFolderError(
             f"the index {root} has format {found}, and this version of graphmill reads format {FORMAT}; "
-            "index the corpus again into another folder, or use the version that made it"
+            f"{ANEW}, or use the version that made it"
         )
-    tables = {
-        name: Table(entry["fingerprint"], entry["finished"], entry["shards"])
-        for name, entry in document["tables"].items()
-    }
-    return tables, document["facts"]
+    try:
+        tables = {
+            name: Table(
+                entry["fingerprint"],
+                entry["finished"],
+                [{"file": s["file"], "rows": s["rows"], "hash": s["hash"]} for s in entry["shards"]],
+            )
+            for name, entry in document["tables"].items()
+        }
+        return tables, dict(document["facts"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IndexFolderError(f"can't read {root / MANIFEST}: it is not what graphmill writes; {ANEW}") from error
 
 
 def _make_writable(root: Path) -> None:

@@ -25,7 +25,7 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "embedder": run.models.embedder.model,
         "tokenizer": run.models.tokenizer.name,
     }
-    run.folder.put_facts({"summary": summary})
+    run.folder.put_facts({"summary": summary, "state": run.folder.state})
     return summary
 
 

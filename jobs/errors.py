@@ -8,6 +8,7 @@ FAILURES = (
     "NoRecordsError",
     "WrongEmbedderError",
     "GeneratorGone",
+    "AnswerError",
     "EmptyCorpusError",
     "ServerError",
     "NotFoundError",

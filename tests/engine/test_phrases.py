@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -226,14 +225,9 @@ LINES = {
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_the_cost_of_one_long_line_grows_with_its_length_and_no_faster(kind: str) -> None:
-    def seconds(size: int) -> float:
-        text = LINES[kind] * (size // len(LINES[kind]))
-        start = time.process_time()
-        find_phrases(text, "zh" if kind in ("Han", "sounds", "titles") else "en")
-        return time.process_time() - start
-
-    seconds(1000)
-    short = max(min(seconds(5_000) for _ in range(2)), 0.01)
-    # Sixteen times the length; a quadratic step would take 256 times as long.
-    assert seconds(80_000) < 64 * short
+def test_one_long_line_of_anything_is_read_to_its_end_within_the_bounds(kind: str) -> None:
+    # A quadratic step would take minutes and more.
+    text = LINES[kind] * (80_000 // len(LINES[kind]))
+    mentions, pairs = find_phrases(text, "zh" if kind in ("Han", "sounds", "titles") else "en")
+    assert len(mentions) <= MAX_MENTIONS
+    assert len(pairs) <= MAX_PAIRS
