@@ -118,8 +118,8 @@ def _chunk_group(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig)
     tokenized, slack = tokenize([texts[n] for n in others], tokenizer, cuts_tokens=config.by == "separators")
     planned = [_plan(item, slack, config) for item in tokenized]
     _fit(planned, tokenizer, config)
-    for number, plan in zip(others, planned, strict=True):
-        plans[number] = plan
+    for number, made in zip(others, planned, strict=True):
+        plans[number] = made
     rows: list[tuple[object, ...]] = []
     names = zip(*(documents[name].to_pylist() for name in ("document_id", "path", "language")), strict=True)
     for (document_id, path, language), plan in zip(names, plans, strict=True):
@@ -135,8 +135,8 @@ def _chunk_group(documents: pa.Table, tokenizer: Tokenizer, config: ChunkConfig)
 def _plan_pieces(texts: Sequence[str], tokenizer: Tokenizer, config: ChunkConfig) -> list[_Plan | _Pieces | None]:
     """The texts of which each piece between separators is a chunk, as of corpora that come cut; None for the others.
 
-    Then one count a piece is all that there is to do. Pieces that are short beside a chunk will be merged: they are left
-    to the plan that knows where the tokens are, and so are all where chunks overlap.
+    Then one count a piece is all that there is to do. Pieces that are short beside a chunk will be merged: they are
+    left to the plan that knows where the tokens are, and so are all where chunks overlap.
     """
     if config.by != "separators" or config.overlap:
         return [None] * len(texts)

@@ -62,8 +62,9 @@ def test_importing_loads_nothing_heavy(tmp_path: Path, code: str) -> None:
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
-    code = "import sys, atexit; atexit.register(lambda: print('MODULES', *sys.modules)); sys.argv = ['graphmill', '--help']; "
-    shown = python(code + "from graphmill.jobs.cli import main; main()", tmp_path)
+    code = "import sys, atexit; atexit.register(lambda: print('MODULES', *sys.modules)); "
+    code += "sys.argv = ['graphmill', '--help']; from graphmill.jobs.cli import main; main()"
+    shown = python(code, tmp_path)
     help_text, _, modules = shown.partition("MODULES")
     assert {"index", "query", "inspect", "parse", "doctor"} <= set(help_text.split())
     assert set(HEAVY) & set(modules.split()) == set()

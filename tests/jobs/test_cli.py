@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 DOCUMENTS = {
-    "harbour.md": "# The harbour\n\nOld Ferry Quay is the oldest quay of Marrowport. Ada Thornbury founded the Marrowport "
-    "Harbour Trust in 1911. The Marrowport Harbour Trust owns Old Ferry Quay.\n",
-    "letters/ada.txt": "Ada Thornbury wrote to Edwin Carrow from Marrowport. Edwin Carrow was the keeper of Gull Rock Light.\n",
+    "harbour.md": "# The harbour\n\nOld Ferry Quay is the oldest quay of Marrowport. Ada Thornbury founded the "
+    "Marrowport Harbour Trust in 1911. The Marrowport Harbour Trust owns Old Ferry Quay.\n",
+    "letters/ada.txt": "Ada Thornbury wrote to Edwin Carrow from Marrowport. Edwin Carrow was the keeper of Gull Rock "
+    "Light.\n",
     "光.txt": "林芷若在北岭大学任教。北岭大学位于鹭汀市。林芷若研究灯笼海带。\n",
 }
 
