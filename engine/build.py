@@ -120,7 +120,12 @@ def _models(
     if embedder is None:
         embedder = open_embedder(config.embedder.model, device=config.device, api_key_env=config.llm.api_key_env)
         stack.callback(embedder.close)
-    return Models(generator, embedder, tokenizer or open_tokenizer(config.tokenizer, generator, embedder))
+    if tokenizer is None:
+        try:
+            tokenizer = open_tokenizer(config.tokenizer, generator, embedder)
+        except ValueError as error:
+            raise ConfigError(f"tokenizer: {error}") from error
+    return Models(generator, embedder, tokenizer)
 
 
 class OpenIndex:

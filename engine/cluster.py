@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,8 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         if self.max_cluster_size < 1:
             raise ValueError(f"cluster.max_cluster_size must be at least 1, got {self.max_cluster_size}")
-        if self.resolution <= 0:
-            raise ValueError(f"cluster.resolution must be above 0, got {self.resolution}")
+        if not 0 < self.resolution < math.inf:
+            raise ValueError(f"cluster.resolution must be above 0 and finite, got {self.resolution}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"cluster.seed must be in [0, 2**32), got {self.seed}")
 

@@ -7,6 +7,7 @@ mistake shows before any work.
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 import types
 import typing
@@ -55,8 +56,8 @@ class LLMConfig:
     def __post_init__(self) -> None:
         if self.max_in_flight < 1:
             raise ValueError(f"llm.max_in_flight must be at least 1, got {self.max_in_flight}")
-        if self.timeout_s <= 0:
-            raise ValueError(f"llm.timeout_s must be above 0, got {self.timeout_s}")
+        if not 0 < self.timeout_s < math.inf:
+            raise ValueError(f"llm.timeout_s must be above 0 and finite, got {self.timeout_s}")
         if self.max_retries < 0:
             raise ValueError(f"llm.max_retries must be at least 0, got {self.max_retries}")
         if self.context_tokens is not None and self.context_tokens < 1024:

@@ -15,7 +15,7 @@ from graphmill.engine.rows import Rows
 from graphmill.kernels.pack import pack
 
 LINE_OVERHEAD_TOKENS = 24
-"""Most tokens that the fields round a row's own text take: braces, names of fields, reference number, time."""
+"""About what the fields round a row's own text take: braces, names of fields, reference number, time."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def local_context(index: Index, entities: Rows, param: QueryParam) -> Context:
     context = Context()
     _add_reports(context, index, reports_of(index, entities, param), param.local_max_token_for_community_report)
     kept = _within(index.tokens_of["entities"][entities], param.max_entity_tokens)
-    _add_entities(context, index, entities[kept])
+    _add_entities(context, index, entities[kept], param.max_entity_tokens)
     edges = relationships_of(index, entities)
     kept = _within(index.tokens_of["relationships"][edges], param.local_max_token_for_local_context)
-    _add_relationships(context, index, edges[kept])
+    _add_relationships(context, index, edges[kept], param.local_max_token_for_local_context)
     _add_chunks(context, index, chunks_of(index, entities), param.local_max_token_for_text_unit)
     return context
 
@@ -144,6 +144,18 @@ def _within(tokens: Rows, budget: int) -> Any:
     return pack(np.zeros(len(tokens), np.int64), tokens + LINE_OVERHEAD_TOKENS, budget)
 
 
+def _fitting(
+    index: Index, keys: Sequence[Any] | Rows, lines: Sequence[dict[str, Any]], budget: int
+) -> list[tuple[Any, dict[str, Any]]]:
+    """The keys and lines that fit the budget as they are written; ``_within`` has only judged by the rows' own text."""
+    written = [json.dumps({"reference": 99_999, **line}, ensure_ascii=False) for line in lines]
+    pairs = list(zip(keys, lines, strict=True))
+    if sum(len(text.encode("utf-8", "replace")) + 1 for text in written) <= budget:  # a token is a byte or more
+        return pairs
+    kept = pack(np.zeros(len(written), np.int64), index.tokenizer.count(written) + 1, budget)
+    return [pair for pair, keep in zip(pairs, kept, strict=True) if keep]
+
+
 def _first_of_each(rows: Rows) -> Rows:
     _, first = np.unique(rows, return_index=True)
     return rows[np.sort(first)]
@@ -153,13 +165,16 @@ def _add_chunks(context: Context, index: Index, chunks: Rows, budget: int) -> No
     """Texts of the chunks, each once; a text that stands in several documents is cited in each under one number."""
     chunks = _first_text_of_each(index, chunks)
     chunks = chunks[_within(index.tokens_of["chunks"][chunks], budget)]
+    lines = [
+        {"created_at": _day(index.created_at[chunk["document_id"]]), "path": chunk["path"], "text": chunk["text"]}
+        for chunk in _take(index.chunks, chunks)
+    ]
     rows = context.sections.setdefault("Sources", [])
-    for row, chunk in zip(chunks, _take(index.chunks, chunks), strict=True):
+    for row, line in _fitting(index, chunks, lines, budget):
         number = context.next_number
         for place in index.chunks_of_text[index.text_of_chunk[row]]:
             _cite(context, index, "chunk", index.chunks["path"][int(place)].as_py(), int(place), number)
-        created_at = index.created_at[chunk["document_id"]]
-        rows.append({"reference": number, "created_at": _day(created_at), "path": chunk["path"], "text": chunk["text"]})
+        rows.append({"reference": number, **line})
 
 
 def _first_text_of_each(index: Index, chunks: Rows) -> Rows:
@@ -169,48 +184,52 @@ def _first_text_of_each(index: Index, chunks: Rows) -> Rows:
     return chunks[np.sort(first)]
 
 
-def _add_entities(context: Context, index: Index, entities: Rows) -> None:
+def _add_entities(context: Context, index: Index, entities: Rows, budget: int) -> None:
+    chunks = [int(index.chunks_of_entity[row][0]) for row in entities]
+    lines = [
+        {
+            "entity": entity["name"],
+            "type": entity["type"],
+            "description": entity["description"],
+            "rank": entity["degree"],
+            "created_at": _day(index.created_at[index.chunks["document_id"][chunk].as_py()]),
+        }
+        for chunk, entity in zip(chunks, _take(index.entities, entities), strict=True)
+    ]
     rows = context.sections.setdefault("Entities", [])
-    for row, entity in zip(entities, _take(index.entities, entities), strict=True):
-        chunk = int(index.chunks_of_entity[row][0])
-        number = _cite(context, index, "entity", entity["name"], chunk)
-        rows.append(
-            {
-                "reference": number,
-                "entity": entity["name"],
-                "type": entity["type"],
-                "description": entity["description"],
-                "rank": entity["degree"],
-                "created_at": _day(index.created_at[index.chunks["document_id"][chunk].as_py()]),
-            }
-        )
+    for chunk, line in _fitting(index, chunks, lines, budget):
+        rows.append({"reference": _cite(context, index, "entity", line["entity"], chunk), **line})
 
 
-def _add_relationships(context: Context, index: Index, edges: Rows) -> None:
+def _add_relationships(context: Context, index: Index, edges: Rows, budget: int) -> None:
+    chunks = [int(index.chunks_of_relationship[row][0]) for row in edges]
+    lines = [
+        {
+            "source": edge["source"],
+            "target": edge["target"],
+            "description": edge["description"],
+            "weight": round(edge["weight"], 3),
+            "rank": edge["combined_degree"],
+            "created_at": _day(index.created_at[index.chunks["document_id"][chunk].as_py()]),
+        }
+        for chunk, edge in zip(chunks, _take(index.relationships, edges), strict=True)
+    ]
     rows = context.sections.setdefault("Relationships", [])
-    for row, edge in zip(edges, _take(index.relationships, edges), strict=True):
-        chunk = int(index.chunks_of_relationship[row][0])
-        number = _cite(context, index, "relationship", f"{edge['source']} - {edge['target']}", chunk)
-        rows.append(
-            {
-                "reference": number,
-                "source": edge["source"],
-                "target": edge["target"],
-                "description": edge["description"],
-                "weight": round(edge["weight"], 3),
-                "rank": edge["combined_degree"],
-                "created_at": _day(index.created_at[index.chunks["document_id"][chunk].as_py()]),
-            }
-        )
+    for chunk, line in _fitting(index, chunks, lines, budget):
+        label = f"{line['source']} - {line['target']}"
+        rows.append({"reference": _cite(context, index, "relationship", label, chunk), **line})
 
 
 def _add_reports(context: Context, index: Index, reports: Rows, budget: int) -> None:
     reports = reports[_within(index.tokens_of["reports"][reports], budget)]
+    taken = _take(index.reports, reports)
+    lines = [{"rating": report["rating"], "report": report["full_text"]} for report in taken]
+    found = [
+        (int(index.chunks_of_community[row][0]), report["title"]) for row, report in zip(reports, taken, strict=True)
+    ]
     rows = context.sections.setdefault("Reports", [])
-    for row, report in zip(reports, _take(index.reports, reports), strict=True):
-        chunk = int(index.chunks_of_community[row][0])
-        number = _cite(context, index, "report", report["title"], chunk)
-        rows.append({"reference": number, "rating": report["rating"], "report": report["full_text"]})
+    for (chunk, title), line in _fitting(index, found, lines, budget):
+        rows.append({"reference": _cite(context, index, "report", title, chunk), **line})
 
 
 def _cite(context: Context, index: Index, kind: str, label: str, chunk: int, number: int = 0) -> int:

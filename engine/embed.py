@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from graphmill.engine.models import Embedder
 
-ROWS_PER_BATCH = 2048
-"""Rows embedded between two shards: a minute's work for a small model on two cores, well under a second on a GPU."""
+MAX_BATCH_ROWS = 2048
+MAX_BATCH_CHARS = 256_000
+"""What is embedded between two signs of progress: some ten seconds' work for a small model on two cores."""
 
 Vectors = NDArray[np.float32]
 
@@ -38,16 +39,21 @@ def vectors_schema(dimension: int) -> pa.Schema:
 
 
 def embed(
-    ids: Sequence[str], texts: Sequence[str], embedder: Embedder, rows_per_batch: int = ROWS_PER_BATCH
+    ids: Sequence[str],
+    texts: Sequence[str],
+    embedder: Embedder,
+    max_rows: int = MAX_BATCH_ROWS,
+    max_chars: int = MAX_BATCH_CHARS,
 ) -> Iterator[tuple[pa.Table, list[str]]]:
     """Yields batches of vectors in the order of ``ids``, each with the ids that could not be embedded.
 
     A text longer than the model's limit is cut into windows, whose unit vectors are averaged and normalised again.
-    Equal texts are embedded once. A row that comes back not finite or all zero is tried once more alone, then left out.
+    Equal texts of a batch are embedded once. A row that comes back not finite or all zero is tried once more alone,
+    then left out.
     """
     known: dict[str, int] = {}
-    for start in range(0, len(ids), rows_per_batch):
-        batch_ids, batch = ids[start : start + rows_per_batch], texts[start : start + rows_per_batch]
+    for start, end in _batches(texts, max_rows, max_chars):
+        batch_ids, batch = ids[start:end], texts[start:end]
         known.clear()
         row_of = np.array([known.setdefault(text, len(known)) for text in batch], dtype=np.int64)
         vectors = embed_texts(list(known), embedder)[row_of]
@@ -55,6 +61,18 @@ def embed(
         bad_ids = [batch_ids[row] for row in np.flatnonzero(~good).tolist()]
         good_ids = [batch_ids[row] for row in np.flatnonzero(good).tolist()]
         yield vectors_table(good_ids, vectors[good]), bad_ids
+
+
+def _batches(texts: Sequence[str], max_rows: int, max_chars: int) -> Iterator[tuple[int, int]]:
+    """Rows [start, end) of each batch, within both limits but for a single longer text."""
+    start = chars = 0
+    for row, text in enumerate(texts):
+        if row > start and (row - start >= max_rows or chars + len(text) > max_chars):
+            yield start, row
+            start, chars = row, 0
+        chars += len(text)
+    if start < len(texts):
+        yield start, len(texts)
 
 
 def vectors_table(ids: Sequence[str], vectors: Vectors) -> pa.Table:

@@ -79,6 +79,8 @@ class ExtractConfig:
         for name, minimum in (("max_gleanings", 0), ("max_tokens", 1), ("stop_after", 0), ("shard_texts", 1)):
             if getattr(self, name) < minimum:
                 raise ValueError(f"extract.{name} must be at least {minimum}, got {getattr(self, name)}")
+        if not self.language.strip():
+            raise ValueError(f"extract.language must be auto or a language's code, got {self.language!r}")
         if not 0 <= self.temperature <= 2:
             raise ValueError(f"extract.temperature must be in [0, 2], got {self.temperature}")
 

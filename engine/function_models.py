@@ -58,7 +58,11 @@ class FunctionGenerator:
             answer = self._answer(request)
         except Exception as error:
             return Reply(request.id, error=f"{type(error).__name__}: {error}")
-        return replace(answer, id=request.id) if isinstance(answer, Reply) else Reply(request.id, answer, "stop")
+        if isinstance(answer, Reply):
+            return replace(answer, id=request.id)
+        if not isinstance(answer, str):
+            return Reply(request.id, error=f"expected a text or a Reply, got {type(answer).__name__}")
+        return Reply(request.id, answer, "stop")
 
 
 class FunctionEmbedder:

@@ -6,8 +6,10 @@ stemming; runs of Han, kana and Hangul are cut into overlapping bigrams here, si
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ class LexicalIndex:
         self._index = index
         index.reload()
         self._searcher = index.searcher()
+        self._links: tempfile.TemporaryDirectory[str] | None = None
 
     @staticmethod
     def build(folder: Path, texts: Iterable[Sequence[str]]) -> LexicalIndex:
@@ -66,9 +69,18 @@ class LexicalIndex:
 
     @staticmethod
     def open(folder: Path) -> LexicalIndex:
+        """Opens an index; one in a folder that can't be written to is opened by way of links to its files."""
         import tantivy
 
-        return LexicalIndex(_with_analyzers(tantivy.Index.open(str(folder))))
+        if os.access(folder, os.W_OK) or not folder.is_dir():
+            return LexicalIndex(_with_analyzers(tantivy.Index.open(str(folder))))
+        # Tantivy makes a lock file even to read.
+        links = tempfile.TemporaryDirectory(prefix="graphmill-")
+        for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
+            (Path(links.name) / file.name).symlink_to(file.resolve())
+        opened = LexicalIndex(_with_analyzers(tantivy.Index.open(links.name)))
+        opened._links = links
+        return opened
 
     @staticmethod
     def is_whole(folder: Path) -> bool:

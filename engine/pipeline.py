@@ -7,6 +7,7 @@ from where the first run stopped, and a changed setting or corpus costs only wha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +33,8 @@ from graphmill.engine.summary import latest_readings, summarise_run
 from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
 from graphmill.engine.weigh_phrases import weigh_phrases
 
+SHARD_S, SHARD_ROWS = 30.0, 32_768
+"""How much embedding a kill may cost, and the most rows of a shard."""
 QUOTED_TOKENS = 120
 """Longest description that is made of quoted sentences: past the first few they are chance finds, not a portrait."""
 
@@ -44,7 +47,7 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     """Runs every stage that is not done yet, and returns what the index holds."""
     read_documents(run, read, stamp, name)
     chunk_documents(run)
-    forget_words(run)
+    forget_words(run, "chunks")
     with ThreadPoolExecutor(1) as aside:  # Tantivy works in threads of its own, beside all that comes before
         words = aside.submit(index_words, run, "chunks")
         extract_chunks(run)
@@ -238,20 +241,37 @@ def embed_texts(run: Run) -> None:
 
 
 def _embed_table(run: Run, name: str, stamp: str) -> None:
-    """Batches of rows, each a shard of vectors and one of the ids that could not be embedded."""
+    """Vectors, and the ids that could not be embedded, in shards of some SHARD_S seconds' work."""
     folder, embedder = run.folder, run.models.embedder
     ids, texts = texts_to_embed(folder, name)
     vectors, left_out = folder.start(f"vectors_{name}", stamp), folder.start(f"unembedded_{name}", stamp)
     num_done = vectors.table.rows + left_out.table.rows
-    with run.stage(f"{name} vectors", len(ids), "texts", num_done):
-        for batch, bad in embed(ids[num_done:], texts[num_done:], embedder):
-            with folder.together():
-                vectors.append(batch)
-                left_out.append(pa.table({"id": pa.array(bad, pa.string())}))
-            run.progress.advance(batch.num_rows + len(bad))
+    held: list[pa.Table] = []
+    bad: list[str] = []
+
+    def write() -> None:
         with folder.together():
-            if not vectors.table.shards:
-                vectors.append(vectors_schema(embedder.dimension).empty_table())
+            if held or not vectors.table.shards:
+                vectors.append(pa.concat_tables([*held, vectors_schema(embedder.dimension).empty_table()]))
+            left_out.append(pa.table({"id": pa.array(bad, pa.string())}))
+        held.clear()
+        bad.clear()
+
+    with run.stage(f"{name} vectors", len(ids), "texts", num_done):
+        written = time.monotonic()
+        try:
+            for batch, not_embedded in embed(ids[num_done:], texts[num_done:], embedder):
+                held.append(batch)
+                bad += not_embedded
+                run.progress.advance(batch.num_rows + len(not_embedded))
+                if time.monotonic() - written > SHARD_S or sum(part.num_rows for part in held) > SHARD_ROWS:
+                    write()
+                    written = time.monotonic()
+        except KeyboardInterrupt:
+            write()
+            raise
+        write()
+        with folder.together():
             vectors.finish()
             left_out.finish()
     if left_out.table.rows:
@@ -259,16 +279,15 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
         run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
 
 
-def forget_words(run: Run) -> None:
-    """Takes back what is noted of lexical indexes of chunks that are no more, before others take their place."""
-    fact = "words_chunks"
-    if run.folder.facts.get(fact) not in (None, words_stamp(run, "chunks")):
-        run.folder.put_facts({fact: None})
-
-
 def words_stamp(run: Run, name: str) -> str:
     """What the lexical index of a table is made from."""
     return fingerprint("words", run.folder.tables[name].hash)
+
+
+def forget_words(run: Run, name: str) -> None:
+    """Strikes out a lexical index that is about to be replaced: a kill in between must not leave the new one for it."""
+    if run.folder.facts.get(f"words_{name}") not in (None, words_stamp(run, name)):
+        run.folder.put_facts({f"words_{name}": None})
 
 
 def index_words(run: Run, name: str) -> str | None:
@@ -285,6 +304,8 @@ def finish_words(run: Run, chunk_words: Future[str | None]) -> None:
     """Waits for the lexical index of the chunks, and makes those of entities and reports."""
     for name in SEARCHED:
         with run.stage(f"{name} words", run.folder.tables[name].rows, "texts"):
+            if name != "chunks":
+                forget_words(run, name)
             stamp = chunk_words.result() if name == "chunks" else index_words(run, name)
             run.progress.advance(run.folder.tables[name].rows)
         if stamp is not None:

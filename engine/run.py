@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from graphmill.engine.config import Config
+from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.extract_phrases import PHRASES
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.order import sort_chunks
@@ -48,6 +48,9 @@ class Run:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.reader()  # refuses, before any work, a reader that is not there
+
     @contextmanager
     def stage(self, name: str, total: int | None, unit: str, done: int = 0) -> Iterator[None]:
         """Times a stage and tells the progress of it."""
@@ -64,7 +67,7 @@ class Run:
         """The model that reads and writes; None where the phrase finder is to read."""
         wanted = self.config.extract.extractor
         if wanted == "model" and self.models.generator is None:
-            raise ValueError('extract.extractor = "model" needs a model: give --llm, or leave it at "auto"')
+            raise ConfigError('extract.extractor = "model" needs a model: give --llm, or leave it at "auto"')
         return None if wanted == "phrases" else self.models.generator
 
     def reader(self) -> list[Any]:

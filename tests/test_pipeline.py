@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ import pytest
 
 import graphmill
 from graphmill.engine.chunk import ChunkConfig
-from graphmill.engine.config import Config
+from graphmill.engine.config import Config, ConfigError, LLMConfig
 from graphmill.engine.extract import ExtractConfig, NoRecordsError
 from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.pipeline import EmptyCorpusError
 from graphmill.engine.progress import Silent
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
+from graphmill.engine.server import ServerError
 from graphmill.engine.tokenizers import WordTokenizer
 
 REPORT = json.dumps(
@@ -180,6 +181,71 @@ def test_a_model_that_answers_nonsense_stops_the_run_early_and_is_quoted(tmp_pat
         run(people(200), tmp_path / "kb", model)
     assert str(caught.value).count("turtles") == 3
     assert model.count("extract") < 120
+
+
+def test_a_mended_model_is_asked_again_after_a_stop_for_nonsense(tmp_path: Path) -> None:
+    with pytest.raises(NoRecordsError):
+        run(people(30), tmp_path / "kb", Model(lambda text: "As an AI I like turtles."))
+    assert run(people(30), tmp_path / "kb", Model())["entities"] == 61
+
+
+def test_a_model_that_fails_on_everything_stops_the_run_with_its_error(tmp_path: Path) -> None:
+    with pytest.raises(NoRecordsError, match=r"answered none of the first 20 texts.*no such key"):
+        run(people(30), tmp_path / "kb", Model(lambda text: Reply("", error="no such key")))
+
+
+def test_what_was_read_is_kept_when_the_model_goes_away(tmp_path: Path) -> None:
+    class Dying(FunctionGenerator):
+        def collect(self) -> Sequence[Reply]:
+            if model.count("extract") >= 40:
+                raise ServerError("gone")
+            return super().collect()
+
+    config, model = Config(llm=LLMConfig(store_replies=False)), Model()
+    dying = Dying(model, model="scripted", max_in_flight=8)
+    with pytest.raises(ServerError, match="gone"):
+        graphmill.index(people(40), tmp_path / "kb", dying, HashingEmbedder(32), WordTokenizer(), config)
+    again = Model()
+    run(people(40), tmp_path / "kb", again, config)
+    assert model.count("extract") + again.count("extract") <= 80 + 8
+
+
+def test_an_index_whose_update_was_stopped_is_not_opened_for_questions(tmp_path: Path) -> None:
+    run(people(4), tmp_path / "kb", Model())
+
+    class Stop(Silent):
+        def start(self, stage: str, total: int | None, unit: str, done: int = 0) -> None:
+            if stage == "communities":
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(people(6)[1:], tmp_path / "kb", Model(), progress=Stop())
+    with pytest.raises(IndexFolderError, match="update was stopped half-way"):
+        graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer())
+    run(people(6)[1:], tmp_path / "kb", Model())
+    graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()).close()
+
+
+@pytest.mark.parametrize("table", [*TABLES, "extractions", "readings", "skipped", "words"])
+def test_what_is_missing_or_broken_is_named_and_made_again(tmp_path: Path, table: str) -> None:
+    run(people(6), tmp_path / "kb", Model())
+    before = contents(tmp_path / "kb")
+    files = sorted((tmp_path / "kb" / table).rglob("meta.json" if table == "words" else "*.parquet"))
+    files[0].unlink() if len(table) % 2 else files[0].write_bytes(files[0].read_bytes()[:100])
+    if table not in ("extractions", "readings", "skipped"):
+        with pytest.raises(IndexFolderError, match=f"{table}.*graphmill index"):
+            graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer())
+    model = Model()
+    run(people(6), tmp_path / "kb", model)
+    assert not model.requests
+    assert contents(tmp_path / "kb") == before
+    graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()).close()
+
+
+def test_a_reader_that_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"extract\.extractor"):
+        run(people(2), tmp_path / "kb", None, Config(extract=ExtractConfig(extractor="model")))
+    assert not RunFolder.open(tmp_path / "kb").tables
 
 
 def test_a_small_corpus_of_nonsense_is_indexed_without_entities_and_says_why(tmp_path: Path) -> None:

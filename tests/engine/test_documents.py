@@ -85,6 +85,16 @@ def test_hidden_files_and_indexes_are_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path, exclude=[tmp_path / "kb"]) == ({"a.txt": "text"}, {})
 
 
+def test_links_in_a_ring_are_all_that_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").symlink_to("b.txt")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    (tmp_path / "c.txt").write_text("text")
+    items = list(read_corpus(tmp_path))
+    assert [(item.path, isinstance(item, Document)) for item in items] == [
+        ("a.txt", False), ("b.txt", False), ("c.txt", True)
+    ]  # fmt: skip
+
+
 def test_linked_folders_end_and_are_read_once(tmp_path: Path) -> None:
     corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
     (corpus / "a").mkdir(parents=True)

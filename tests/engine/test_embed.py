@@ -105,7 +105,7 @@ def test_equal_texts_are_embedded_once_and_each_gets_its_vector() -> None:
 
 
 def test_batches_follow_the_order_of_ids() -> None:
-    batches = list(embed([str(n) for n in range(5)], [f"t{n}" for n in range(5)], CountingEmbedder(), rows_per_batch=2))
+    batches = list(embed([str(n) for n in range(5)], [f"t{n}" for n in range(5)], CountingEmbedder(), max_rows=2))
     assert [table["id"].to_pylist() for table, _ in batches] == [["0", "1"], ["2", "3"], ["4"]]
 
 

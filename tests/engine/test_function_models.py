@@ -64,3 +64,9 @@ def test_texts_that_share_words_hash_to_near_vectors_the_same_ones_every_time() 
     assert abs(near[0, 2]) < 0.3
     assert np.allclose(np.linalg.norm(vectors[:4], axis=1), 1)
     assert not vectors[4].any()
+
+
+def test_an_answer_that_is_no_text_is_an_error_of_its_request() -> None:
+    generator = FunctionGenerator(lambda request: None)  # type: ignore[arg-type,return-value]
+    generator.submit(ask("a"))
+    assert generator.collect() == [Reply("a", error="expected a text or a Reply, got NoneType")]

@@ -37,3 +37,14 @@ def test_an_index_is_found_again_on_disk_and_an_empty_one_finds_nothing(tmp_path
     LexicalIndex.build(tmp_path / "w", [["salt"], ["iron"]])
     assert LexicalIndex.open(tmp_path / "w").search("iron", 5)[1].tolist() == [1]
     assert LexicalIndex.build(tmp_path / "e", []).search("iron", 5)[1].tolist() == []
+
+
+def test_an_index_in_a_folder_that_cannot_be_written_to_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LexicalIndex.build(tmp_path / "words", [["the harbour", "the castle"]])
+    before = sorted(file.name for file in (tmp_path / "words").iterdir())
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as for another user; root may write anywhere
+    opened = LexicalIndex.open(tmp_path / "words")
+    assert opened.search("castle", 2)[1].tolist() == [1]
+    assert sorted(file.name for file in (tmp_path / "words").iterdir()) == before

@@ -65,6 +65,44 @@ def test_litter_of_a_crash_is_removed_by_the_next_writer_and_nothing_else_is(tmp
         assert folder.read("numbers")["value"].to_pylist() == [1]
 
 
+def test_a_half_built_word_index_is_litter_too(tmp_path: Path) -> None:
+    with RunFolder.lock(tmp_path / "index") as folder:
+        folder.write("numbers", "f", rows(1))
+    part = tmp_path / "index" / "words" / "chunks.part"
+    part.mkdir(parents=True)
+    (part / "meta.json").write_text("half")
+    with RunFolder.lock(tmp_path / "index"):
+        assert not part.exists()
+
+
+def test_a_run_that_was_killed_before_its_first_table_can_go_on(tmp_path: Path) -> None:
+    with RunFolder.lock(tmp_path / "index") as folder:
+        folder.restart("numbers", "f").append(rows(1))
+    with RunFolder.lock(tmp_path / "index") as folder:
+        folder.write("numbers", "f", rows(1))
+    assert RunFolder.open(tmp_path / "index").read("numbers").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "manifest", ['{"format": 1', '{"format": 1}', '{"format": 1, "facts": {}, "tables": {"a": {}}}']
+)
+def test_a_manifest_that_is_broken_is_named_with_what_to_do(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / MANIFEST).write_text(manifest)
+    with pytest.raises(IndexFolderError, match=f"can't read .*{MANIFEST}.*into another folder"):
+        RunFolder.open(tmp_path)
+
+
+def test_a_table_with_a_broken_shard_is_dropped_with_those_made_beside_it(tmp_path: Path) -> None:
+    with RunFolder.lock(tmp_path / "index") as folder:
+        for name, fingerprint in (("a", "f"), ("b", "f"), ("c", "g")):
+            folder.write(name, fingerprint, rows(1, 2))
+        shard = tmp_path / "index" / folder.tables["a"].shards[0]["file"]
+    shard.write_bytes(shard.read_bytes()[:-9])
+    with RunFolder.lock(tmp_path / "index") as folder:
+        assert folder.damaged == [f"a/{shard.name}"]
+        assert set(folder.tables) == {"c"}
+
+
 def test_a_second_writer_is_refused_while_the_first_one_runs(tmp_path: Path) -> None:
     with (
         RunFolder.lock(tmp_path / "index"),
