@@ -11,6 +11,7 @@ from typing import Any
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
+from graphmill.engine.metered import MeteredGenerator
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
 from graphmill.engine.pipeline import build
@@ -92,10 +93,14 @@ def _build(
         for file in folder.damaged:
             progress.warn(f"{path / file} is missing or broken; its table is made again")
         models = _models(stack, config, generator, embedder, tokenizer)
-        if models.generator is not None and config.llm.store_replies:
-            store = stack.enter_context(ReplyStore(path / "replies"))
-            models = Models(StoredGenerator(models.generator, store), models.embedder, models.tokenizer)
-        return build(Run(folder, models, config, chosen, progress), read, stamp, name)
+        meter = None
+        if models.generator is not None:
+            meter = MeteredGenerator(models.generator)
+            reader: Generator = meter
+            if config.llm.store_replies:
+                reader = StoredGenerator(meter, stack.enter_context(ReplyStore(path / "replies")))
+            models = Models(reader, models.embedder, models.tokenizer)
+        return build(Run(folder, models, config, chosen, progress, meter), read, stamp, name)
 
 
 def _models(

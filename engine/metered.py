@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 
@@ -18,28 +18,16 @@ class Used:
     completion_tokens: int = 0
 
 
-@dataclass
 class MeteredGenerator:
     """Counts requests and tokens by what stands before the first slash of a request's id."""
 
-    generator: Generator
-    used: dict[str, Used] = field(default_factory=dict)
-
-    @property
-    def model(self) -> str:
-        return self.generator.model
-
-    @property
-    def context_tokens(self) -> int:
-        return self.generator.context_tokens
-
-    @property
-    def max_in_flight(self) -> int:
-        return self.generator.max_in_flight
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        return self.generator.tokenizer
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.model: str = generator.model
+        self.context_tokens: int = generator.context_tokens
+        self.max_in_flight: int = generator.max_in_flight
+        self.tokenizer: Tokenizer | None = generator.tokenizer
+        self.used: dict[str, Used] = {}
 
     def submit(self, request: Request) -> None:
         """Passes the request on."""

@@ -37,6 +37,9 @@ def open_generator(
     if spec.startswith("replay:"):
         from graphmill.engine.replay import ReplayGenerator
 
+        recording = Path(spec.removeprefix("replay:"))
+        if not recording.exists():
+            raise UnknownModelError(f"no recording at {recording}: there is no such file or folder")
         file = spec.removeprefix("replay:")
         return ReplayGenerator(file, context_tokens=context_tokens, max_in_flight=max_in_flight)
     if spec.lower().startswith(_SCHEMES):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.extract_phrases import PHRASES
+from graphmill.engine.metered import MeteredGenerator
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.order import sort_chunks
 from graphmill.engine.profiles import Profile, load_profile
@@ -45,6 +46,8 @@ class Run:
     config: Config
     backend: Backend
     progress: Progress
+    meter: MeteredGenerator | None = None
+    """Counts what the model is asked; kept replies cost nothing and don't count."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -11,15 +11,16 @@ import pyarrow.compute as pc
 from graphmill.engine.run import Run
 from graphmill.engine.run_folder import RunFolder
 
-SHOWN_FAILURES = 1000
-"""Skipped files and failed texts that the summary lists; it counts them all."""
+STAGES = {"summary": "entities", "report": "reports"}
+"""Stage of each kind of request; extractions are added up from the readings."""
 
 
 def summarise_run(run: Run) -> dict[str, Any]:
     """Counts, failures by reason, seconds and tokens by stage; kept in the index's manifest as ``summary``."""
     summary = counts(run.folder)
-    before = run.folder.facts.get("summary", {}).get("seconds", {})
-    summary["seconds"] = {**before, **run.seconds}
+    before = run.folder.facts.get("summary", {})
+    summary["seconds"] = before.get("seconds", {}) | run.seconds
+    summary["tokens"] = before.get("tokens", {}) | _tokens(run) | summary["tokens"]
     summary["models"] = {
         "generator": run.models.generator.model if run.models.generator else None,
         "embedder": run.models.embedder.model,
@@ -27,6 +28,16 @@ def summarise_run(run: Run) -> dict[str, Any]:
     }
     run.folder.put_facts({"summary": summary, "state": run.folder.state})
     return summary
+
+
+def _tokens(run: Run) -> dict[str, dict[str, int]]:
+    """Tokens of the model by stage, of the stages that asked it anything in this run."""
+    used = run.meter.used if run.meter is not None else {}
+    return {
+        stage: {"prompt": used[kind].prompt_tokens, "completion": used[kind].completion_tokens}
+        for kind, stage in STAGES.items()
+        if kind in used
+    }
 
 
 def counts(folder: RunFolder) -> dict[str, Any]:
@@ -62,8 +73,10 @@ def counts(folder: RunFolder) -> dict[str, Any]:
         "skipped": dict(Counter(skipped["reason"].to_pylist()).most_common()),
         "failed": dict(failures.most_common()),
         "tokens": {
-            "prompt": pc.sum(readings["prompt_tokens"]).as_py() or 0,
-            "completion": pc.sum(readings["completion_tokens"]).as_py() or 0,
+            "extractions": {
+                "prompt": pc.sum(readings["prompt_tokens"]).as_py() or 0,
+                "completion": pc.sum(readings["completion_tokens"]).as_py() or 0,
+            }
         },
     }
 

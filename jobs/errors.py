@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-USAGE_ERRORS = ("ConfigError", "ProfileError", "CorpusError", "UnknownModelError")
+USAGE_ERRORS = ("ConfigError", "UnknownModelError")
 FAILURES = (
     "IndexFolderError",
     "NoRecordsError",

@@ -40,8 +40,10 @@ def render(summary: Mapping[str, Any]) -> str:
     for label, key in (("skipped files", "skipped"), ("failed texts", "failed"), ("rejected", "records_rejected")):
         if summary[key]:
             rows.append((label, ", ".join(f"{count:,} {reason}" for reason, count in summary[key].items())))
-    if summary["tokens"]["prompt"]:
-        rows.append(("model tokens", f"{summary['tokens']['prompt']:,} in, {summary['tokens']['completion']:,} out"))
+    tokens = {stage: used for stage, used in summary["tokens"].items() if used["prompt"]}
+    if tokens:
+        told = (f"{stage} {used['prompt']:,} in, {used['completion']:,} out" for stage, used in tokens.items())
+        rows.append(("model tokens", "; ".join(told)))
     rows.append(("seconds", ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in summary["seconds"].items())))
     lines = [f"{label:<14} {value}" for label, value in rows]
     if summary["skipped"] or summary["failed"]:

@@ -359,3 +359,45 @@ def test_chunks_cut_otherwise_are_read_anew_and_the_old_graph_is_gone(tmp_path: 
     summary = run([("a.txt", "Ada knows Bob.\n" * 30)], tmp_path / "kb", Model(), Config(chunk=ChunkConfig(20, 0)))
     assert summary["chunks"] > 1
     assert summary["status"] == "complete"
+
+
+def test_the_summary_tells_tokens_by_stage_and_kept_replies_cost_none(tmp_path: Path) -> None:
+    model = Model(lambda text: Reply("", '("entity"<|>Ada<|>person<|>x)<|COMPLETE|>', "stop", 100, 10))
+    tokens = run(people(3), tmp_path / "kb", model)["tokens"]
+    assert tokens["extractions"] == {"prompt": 600, "completion": 60}
+    again = run(people(3), tmp_path / "kb", Model())["tokens"]
+    assert again == tokens
+
+
+def test_an_entity_without_relationships_is_still_found_and_shown(tmp_path: Path) -> None:
+    model = Model(lambda text: '("entity"<|>Zed<|>person<|>Zed lives alone)<|COMPLETE|>' if "Zed" in text else None)
+    run([*people(2), ("z.txt", "Zed lives alone.")], tmp_path / "kb", model)
+    with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as kb:
+        answer = kb.query("Who is Zed?", graphmill.QueryParam(mode="local", only_need_context=True))
+    assert '"entity": "Zed"' in answer.context
+    assert "Zed lives alone" in answer.context
+
+
+def test_a_global_answer_is_reduced_from_the_best_points_of_all_groups_of_reports(tmp_path: Path) -> None:
+    run(people(6), tmp_path / "kb", Model())
+    asked: list[Request] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request)
+        if request.id.startswith("query/map"):
+            point = {"description": f"point {len(asked)} [1]", "score": len(asked)}
+            return json.dumps({"points": [point, {"description": "no", "score": 0}]})
+        return "In the end [1], and [999]."
+
+    generator = FunctionGenerator(answer, model="scripted")
+    with graphmill.open(tmp_path / "kb", None, generator, HashingEmbedder(32), WordTokenizer()) as kb:
+        param = graphmill.QueryParam(mode="global", global_max_token_for_community_report=120)
+        found = kb.query("Who knows whom?", param)
+    maps = [request for request in asked if request.id.startswith("query/map")]
+    assert len(maps) > 1
+    reduce = asked[-1].messages[0]["content"]
+    assert '"description": "no"' not in reduce
+    assert reduce.index(f"point {len(maps)} ") < reduce.index("point 1 ")
+    assert "[999]" not in found.answer
+    assert [reference.number for reference in found.references] == [1]
+    assert found.answer.endswith(f"[KG] {found.references[0].label}")
