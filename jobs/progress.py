@@ -114,7 +114,8 @@ class LiveProgress:
     def finish(self, note: str = "") -> None:
         if self._task is not None:
             done = self._bars.tasks[self._task].completed
-            self._bars.update(self._task, total=max(done, 1), completed=max(done, 1), rate=note)
+            # A stage with nothing to do is not worth a line.
+            self._bars.update(self._task, total=done, completed=done, rate=note, visible=done > 0)
 
     def skip(self, stage: str) -> None:
         self._bars.add_task(stage, total=1, completed=1, unit="", rate="[dim]already done[/]")
