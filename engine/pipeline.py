@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from graphmill.engine.chunk import chunk
 from graphmill.engine.cluster import cluster
-from graphmill.engine.context_rows import entity_lines, line_tokens, relationship_lines
+from graphmill.engine.describe import describe
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import NoRecordsError, TextRead, extract, extraction_tables
@@ -26,9 +26,8 @@ from graphmill.engine.extract_phrases import extract_phrases
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.replies import StoredGenerator
 from graphmill.engine.report import report
-from graphmill.engine.resolve import ENTITIES, RELATIONSHIPS, Graph, counted, described, resolve
+from graphmill.engine.resolve import Graph, resolve
 from graphmill.engine.run import Run, fingerprint
-from graphmill.engine.summarise import summarise
 from graphmill.engine.summary import latest_readings, summarise_run
 from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
 from graphmill.engine.weigh_phrases import weigh_phrases
@@ -162,28 +161,19 @@ def resolve_extractions(run: Run) -> None:
 
 
 def _described(run: Run, graph: Graph, chunks: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Makes each row's descriptions one, those of both tables in one batch, and counts the tokens of its line."""
-    tokenizer, tables = run.models.tokenizer, (graph.entities, graph.relationships)
-    names = (
-        graph.entities["name"].to_pylist()
-        + pc.binary_join_element_wise(graph.relationships["source"], graph.relationships["target"], " - ").to_pylist()
-    )
-    lists = [descriptions for table in tables for descriptions in table["descriptions"].to_pylist()]
-    languages = [language for table in tables for language in run.languages(table["chunk_ids"], chunks)]
-    things = list(zip(names, lists, strict=True))
+    """A graph's tables with one description a row."""
+    languages = [
+        language
+        for table in (graph.entities, graph.relationships)
+        for language in run.languages(table["chunk_ids"], chunks)
+    ]
     settings = run.config.summarise
     if run.generator is None:
         settings = replace(settings, max_tokens=min(settings.max_tokens, QUOTED_TOKENS))
-    made = summarise(things, run.generator, tokenizer, settings, languages)
+    entities, relationships, made = describe(graph, run.generator, run.models.tokenizer, settings, languages)
     if made.num_failed:
         run.progress.warn(f"{made.num_failed} descriptions could not be summarised; they were joined and cut instead")
-    num_entities = graph.entities.num_rows
-    entities = described(graph.entities, made.descriptions[:num_entities])
-    relationships = described(graph.relationships, made.descriptions[num_entities:])
-    return (
-        counted(entities, line_tokens(entity_lines(entities), tokenizer), ENTITIES),
-        counted(relationships, line_tokens(relationship_lines(relationships), tokenizer), RELATIONSHIPS),
-    )
+    return entities, relationships
 
 
 def find_communities(run: Run) -> None:

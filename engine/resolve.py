@@ -200,13 +200,3 @@ def _chunk_ids(chunks: Any, chunk_ids: pa.Array) -> pa.ChunkedArray:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         parts.append(list_column(Lists(offsets, part.flatten().to_numpy(zero_copy_only=False)), chunk_ids))
     return pa.chunked_array(parts, pa.list_(pa.string()))
-
-
-def described(table: pa.Table, descriptions: list[str]) -> pa.Table:
-    """A table of a Graph with the description that is shown for each row."""
-    return table.append_column("description", pa.array(descriptions, pa.string()))
-
-
-def counted(table: pa.Table, num_tokens: Any, schema: pa.Schema) -> pa.Table:
-    """A described table with the tokens of each row's line, as ENTITIES or RELATIONSHIPS."""
-    return table.append_column("num_tokens", pa.array(num_tokens, pa.int32())).select(schema.names).cast(schema)

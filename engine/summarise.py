@@ -66,6 +66,16 @@ class Summaries:
     """Things for which a call failed, so that joined and cut descriptions stand in."""
 
 
+@dataclass
+class Drafts:
+    """What descriptions are before any model was asked."""
+
+    descriptions: list[str]
+    """One a thing, of at most ``max_tokens`` tokens; empty where there are so many that the model will be asked."""
+    unsettled: list[int]
+    """Rows of the things that a model should be asked about."""
+
+
 @dataclass(slots=True)
 class _Thing:
     """A thing that the model works on: its notes become fewer and fewer."""
@@ -74,6 +84,8 @@ class _Thing:
     name: str
     language: str
     notes: list[str]
+    lines: list[str] = field(default_factory=list)
+    """The notes as the prompt lists them."""
     failed: bool = False
     before: str = ""
     after: str = ""
@@ -83,12 +95,25 @@ class _Thing:
     """Rows of ``notes`` that go into one prompt each; a group of one stays as it is, unless it is the only one."""
 
 
+def draft(
+    things: Sequence[tuple[str, Sequence[str]]], tokenizer: Tokenizer, config: SummariseConfig, has_model: bool = True
+) -> Drafts:
+    """The descriptions of each (name, distinct descriptions) pair joined, each sentence once, and cut at a sentence's
+    end where they are too long."""
+    # What is sure to go to the model is joined only where the model fails.
+    sure = [has_model and len(descriptions) > config.max_fragments for _, descriptions in things]
+    joined = ["" if goes else _joined(notes, config) for goes, (_, notes) in zip(sure, things, strict=True)]
+    short = cut_to_tokens(joined, config.max_tokens, tokenizer)
+    return Drafts(short, [row for row, text in enumerate(joined) if sure[row] or short[row] != text])
+
+
 def summarise(
     things: Sequence[tuple[str, Sequence[str]]],
     generator: Generator | None,
     tokenizer: Tokenizer,
     config: SummariseConfig,
     language: str | Sequence[str] = "auto",
+    drafts: Drafts | None = None,
 ) -> Summaries:
     """One description of each (name, distinct descriptions) pair, of at most ``config.max_tokens`` tokens.
 
@@ -98,20 +123,19 @@ def summarise(
 
     language  of the descriptions, one for all or one a thing: a code or name, or "auto", which tells Chinese by its
               script and else asks for the language of the notes
+    drafts    of the same things, where they are made already
     """
-    # What is sure to go to the model is joined only where the model fails.
-    sure = [generator is not None and len(descriptions) > config.max_fragments for _, descriptions in things]
-    joined = ["" if goes else _joined(notes, config) for goes, (_, notes) in zip(sure, things, strict=True)]
-    short = cut_to_tokens(joined, config.max_tokens, tokenizer)
-    result = Summaries(short)
+    if drafts is None:
+        drafts = draft(things, tokenizer, config, generator is not None)
+    result = Summaries(list(drafts.descriptions))
     if generator is None:
         return result
     open_things = []
-    for row, (name, descriptions) in enumerate(things):
-        if sure[row] or short[row] != joined[row]:
-            wanted = language if isinstance(language, str) else language[row]
-            known = language_of_text(" ".join(descriptions)) if wanted in ("", "auto") else wanted
-            open_things.append(_Thing(row, name[:MAX_NAME], known, list(descriptions)))
+    for row in drafts.unsettled:
+        name, descriptions = things[row]
+        wanted = language if isinstance(language, str) else language[row]
+        known = language_of_text(" ".join(descriptions)) if wanted in ("", "auto") else wanted
+        open_things.append(_Thing(row, name[:MAX_NAME], known, list(descriptions)))
     result.num_summarised = len(open_things)
     _measure(open_things, generator, tokenizer, config)
     while open_things:
@@ -149,14 +173,14 @@ def _measure(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, c
 
 def _one_round(things: list[_Thing], generator: Generator, tokenizer: Tokenizer, config: SummariseConfig) -> int:
     """Puts every group of notes to the model, all things at once, and leaves one note a group. Returns the calls."""
-    lines = {thing.row: [_line(note) for note in thing.notes] for thing in things}
     long = []
     for thing in things:
+        thing.lines = [_line(note) for note in thing.notes]
         thing.groups = [list(range(len(thing.notes)))]
         # So many bytes are at most so many tokens: one prompt takes all.
-        if sum(len(line.encode()) + 1 for line in lines[thing.row]) > thing.room:
+        if len("\n".join(thing.lines).encode()) >= thing.room:
             long.append(thing)
-    counts = tokenizer.count([line for thing in long for line in lines[thing.row]]) + 1
+    counts = tokenizer.count([line for thing in long for line in thing.lines]) + 1
     ends = np.cumsum([len(thing.notes) for thing in long])
     for thing, tokens in zip(long, np.split(counts, ends[:-1]), strict=False):
         bins = pack_bins(tokens, thing.room)
@@ -189,7 +213,7 @@ def _questions(things: list[_Thing], config: SummariseConfig) -> Iterator[Conver
     for number, thing in enumerate(things):
         for group, rows in enumerate(thing.groups):
             if len(rows) > 1 or len(thing.groups) == 1:
-                prompt = thing.before + "\n".join(_line(thing.notes[row]) for row in rows) + thing.after
+                prompt = thing.before + "\n".join(thing.lines[row] for row in rows) + thing.after
                 yield _ask((number, group), thing.row, prompt, config)
 
 

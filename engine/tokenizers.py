@@ -203,6 +203,10 @@ def slices(text: str, max_chars: int = SLICE_CHARS) -> Iterator[tuple[int, str]]
 
 def _batches(texts: Sequence[str]) -> Iterator[list[tuple[int, int, str]]]:
     """(row, start, piece) of all texts but the empty ones, of which a tokenizer may make a token."""
+    if sum(map(len, texts)) <= BATCH_CHARS and max(map(len, texts), default=0) <= SLICE_CHARS:
+        if whole := [(row, 0, text) for row, text in enumerate(texts) if text]:
+            yield whole
+        return
     batch: list[tuple[int, int, str]] = []
     size = 0
     for row, text in enumerate(texts):
