@@ -162,15 +162,12 @@ def resolve_extractions(run: Run) -> None:
 
 def _described(run: Run, graph: Graph, chunks: pa.Table) -> tuple[pa.Table, pa.Table]:
     """A graph's tables with one description a row."""
-    languages = [
-        language
-        for table in (graph.entities, graph.relationships)
-        for language in run.languages(table["chunk_ids"], chunks)
-    ]
     settings = run.config.summarise
     if run.generator is None:
         settings = replace(settings, max_tokens=min(settings.max_tokens, QUOTED_TOKENS))
-    entities, relationships, made = describe(graph, run.generator, run.models.tokenizer, settings, languages)
+    entities, relationships, made = describe(
+        graph, run.generator, run.models.tokenizer, settings, lambda chunk_ids: run.languages(chunk_ids, chunks)
+    )
     if made.num_failed:
         run.progress.warn(f"{made.num_failed} descriptions could not be summarised; they were joined and cut instead")
     return entities, relationships

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from graphmill.engine.ids import content_id
+from graphmill.engine.ids import content_ids
 from graphmill.engine.rows import Lists, list_column, lists_by
 from graphmill.kernels.backend import Backend
 from graphmill.kernels.merge import MENTIONS, PAIRS, UNKNOWN, merge_mentions, merge_pairs
@@ -159,9 +159,8 @@ def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Ar
     source, target = pairs["source"].to_numpy(), pairs["target"].to_numpy()
     degrees = degree(source, target, len(keys), backend)
     # Every code has a mention: an entity record, or the relationship whose end it is.
-    entity_ids = pa.array([content_id("entity", key) for key in keys.to_pylist()], pa.string())
-    pair_keys = zip(keys.take(pa.array(source)).to_pylist(), keys.take(pa.array(target)).to_pylist(), strict=True)
-    relationship_ids = pa.array([content_id("relationship", a, b) for a, b in pair_keys], pa.string())
+    entity_ids = content_ids("entity", keys)
+    relationship_ids = content_ids("relationship", keys.take(pa.array(source)), keys.take(pa.array(target)))
     entities = pa.table(
         {
             "entity_id": entity_ids,

@@ -28,6 +28,8 @@ Ints = NDArray[np.int64]
 SLICE_CHARS = 100_000
 CHARS_PER_THREAD = 20_000
 """Text for which starting a thread pays."""
+RUN_CHARS = 100_000
+"""Text of one call, where a call takes many pieces."""
 BATCH_CHARS = 2_000_000
 """Characters whose encodings, at some 150 bytes a token, are held at once."""
 _LINE_START = re.compile(r"\n(?=\S)")
@@ -116,15 +118,34 @@ class TiktokenTokenizer:
         """Number of tokens of each text, int64 [n]."""
         counts = np.zeros(len(texts), np.int64)
         for batch in _batches(texts):
-            lengths = _in_threads(lambda piece: len(self._encoding.encode_ordinary(piece)), batch)
+            lengths = np.concatenate(_in_threads(self._count, list(_runs(batch)), _num_chars(batch)))
             np.add.at(counts, [row for row, _, _ in batch], lengths)
         return counts
+
+    def _count(self, pieces: Sequence[str]) -> Ints:
+        """Tokens of each piece. One call takes many, with a special token between them, across which nothing merges:
+        a call a piece would wait for the GIL so often that counting hardly goes on beside other work."""
+        mark = self._mark
+        if mark is None or any(mark[0] in piece for piece in pieces):
+            return np.array([len(self._encoding.encode_ordinary(piece)) for piece in pieces], np.int64)
+        joined = mark[0].join(pieces)
+        tokens = np.array(self._encoding.encode(joined, allowed_special={mark[0]}, disallowed_special=()), np.int64)
+        ends = np.flatnonzero(tokens == mark[1])
+        return np.diff(ends, prepend=-1, append=len(tokens)) - 1
+
+    @cached_property
+    def _mark(self) -> tuple[str, int] | None:
+        """A special token and its number, if the encoding has one."""
+        special = sorted(self._encoding.special_tokens_set)
+        return (special[0], self._encoding.encode_single_token(special[0])) if special else None
 
     def spans(self, texts: Sequence[str]) -> list[Ints]:
         """Character spans [start, end) of each text's tokens, int64 [num_tokens, 2]."""
         found: list[list[Ints]] = [[] for _ in texts]
         for batch in _batches(texts):
-            encoded = _in_threads(self._encoding.encode_ordinary, batch)
+            encoded = _in_threads(
+                self._encoding.encode_ordinary, [_clean(piece) for _, _, piece in batch], _num_chars(batch)
+            )
             for (row, start, piece), tokens in zip(batch, encoded, strict=True):
                 found[row].append(byte_spans(_clean(piece), self._bytes_of[np.array(tokens, np.int64)]) + start)
         return [_join(pieces) for pieces in found]
@@ -153,11 +174,28 @@ class WordTokenizer:
         return [np.array([m.span() for m in _WORD.finditer(text)], np.int64).reshape(-1, 2) for text in texts]
 
 
-def _in_threads(encode: Callable[[str], Any], batch: Sequence[tuple[int, int, str]]) -> list[Any]:
+def _num_chars(batch: Sequence[tuple[int, int, str]]) -> int:
+    return sum(len(piece) for _, _, piece in batch)
+
+
+def _runs(batch: Sequence[tuple[int, int, str]]) -> Iterator[list[str]]:
+    """The pieces of a batch in runs of some RUN_CHARS characters."""
+    run: list[str] = []
+    size = 0
+    for _, _, piece in batch:
+        run.append(_clean(piece))
+        size += len(piece)
+        if size > RUN_CHARS:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+def _in_threads(encode: Callable[[Any], Any], pieces: Sequence[Any], num_chars: int) -> list[Any]:
     """What ``encode``, which lets go of the GIL, makes of each piece: a run of pieces a core, not a task a piece."""
-    pieces = [_clean(piece) for _, _, piece in batch]
-    num_threads = min(os.cpu_count() or 1, 16, 1 + sum(map(len, pieces)) // CHARS_PER_THREAD)
-    if num_threads == 1:
+    num_threads = min(os.cpu_count() or 1, 16, len(pieces), 1 + num_chars // CHARS_PER_THREAD)
+    if num_threads <= 1:
         return [encode(piece) for piece in pieces]
     runs = [pieces[len(pieces) * n // num_threads : len(pieces) * (n + 1) // num_threads] for n in range(num_threads)]
     with ThreadPoolExecutor(num_threads) as pool:

@@ -46,7 +46,7 @@ def _graph() -> Graph:
 def test_token_counts_are_those_of_the_lines_as_they_end_up() -> None:
     model = FunctionGenerator(lambda request: f"A summary of some words for {request.id}.")
     tokens = WordTokenizer()
-    entities, relationships, made = describe(_graph(), model, tokens, SummariseConfig(), ["en"] * 4)
+    entities, relationships, made = describe(_graph(), model, tokens, SummariseConfig(), lambda ids: ["en"] * len(ids))
     assert made.num_summarised == 2
     assert entities["description"].to_pylist()[1:] == ["He built it.", ""]
     assert entities["description"][0].as_py().startswith("A summary")
@@ -58,6 +58,10 @@ def test_token_counts_are_those_of_the_lines_as_they_end_up() -> None:
 def test_an_empty_graph_has_no_rows() -> None:
     graph = _graph()
     entities, relationships, _ = describe(
-        Graph(graph.entities.slice(0, 0), graph.relationships.slice(0, 0)), None, WordTokenizer(), SummariseConfig(), []
+        Graph(graph.entities.slice(0, 0), graph.relationships.slice(0, 0)),
+        None,
+        WordTokenizer(),
+        SummariseConfig(),
+        lambda ids: [],
     )
     assert entities.num_rows == relationships.num_rows == 0
