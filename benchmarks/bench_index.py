@@ -5,7 +5,7 @@
 Both sides get the same seeded stub corpus (stub.py: some 635 tokens, 12 entities and 10 relations a chunk), the same
 instant oracle and hashing embedder, and count tokens with tiktoken's o200k_base; communities, reports, vectors and all
 that is written to disk are included. Each run is a process of its own. "like" does what the peer does: it embeds chunks
-and entities and keeps no replies; "all", graphmill's default, embeds relationships and reports too and keeps replies.
+and entities, keeps no replies and makes no lexical index; "all" is graphmill's default, which does all of that.
 The peer's environment: pip install nano-graphrag==0.0.8.2.
 """
 

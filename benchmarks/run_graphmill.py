@@ -1,7 +1,7 @@
 """Indexes N stub chunks with graphmill in this process and prints one JSON line: python run_graphmill.py N OUTDIR MODE.
 
-MODE: "like" does what nano-graphrag does here: it embeds chunks and entities and keeps no replies; "all", graphmill's
-default, embeds relationships and reports too, and keeps the replies.
+MODE: "like" does what nano-graphrag does here: it embeds chunks and entities, keeps no replies and makes no lexical
+index; "all", graphmill's default, does all that, and embeds relationships and reports too.
 The models are instant: an oracle that reads a chunk's records out of its text, and a hashing embedder; tokens are
 counted by tiktoken with the vocabulary that nano-graphrag uses.
 """
@@ -55,7 +55,7 @@ def main(num_chunks: int, out: Path, mode: str) -> None:
     embedder = FunctionEmbedder(stub.embed, dimension=stub.DIM, model="stub", tokenizer=tokenizer, max_tokens=8192)
     config = Config(
         chunk=ChunkConfig(tokens=1000, overlap=0, by="separators", separators=(stub.SEP,)),
-        embed=EmbedConfig(relationships=mode == "all", reports=mode == "all"),
+        embed=EmbedConfig(relationships=mode == "all", reports=mode == "all", lexical=mode == "all"),
         llm=LLMConfig(store_replies=mode == "all"),
     )
     documents = [(f"doc-{n:06d}.txt", text) for n, text in enumerate(stub.make_corpus(num_chunks))]

@@ -27,6 +27,8 @@ class EmbedConfig:
     entities: bool = True
     relationships: bool = True
     reports: bool = True
+    lexical: bool = True
+    """Keep a lexical index (BM25) of chunks, entities and reports beside the vectors."""
 
 
 class WrongEmbedderError(ValueError):

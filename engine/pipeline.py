@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,14 +23,15 @@ from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import NoRecordsError, TextRead, extract, extraction_tables
 from graphmill.engine.extract_phrases import extract_phrases
-from graphmill.engine.lexical import LexicalIndex
+from graphmill.engine.index_words import chunk_words, finish_words
 from graphmill.engine.replies import StoredGenerator
 from graphmill.engine.report import report
 from graphmill.engine.resolve import Graph, resolve
 from graphmill.engine.run import Run, fingerprint
 from graphmill.engine.summary import latest_readings, summarise_run
-from graphmill.engine.texts import EMBEDDED, SEARCHED, distinct_texts, texts_to_embed
+from graphmill.engine.texts import EMBEDDED, distinct_texts, texts_to_embed
 from graphmill.engine.weigh_phrases import weigh_phrases
+from graphmill.engine.write_behind import WriteBehind
 
 SHARD_S, SHARD_ROWS = 30.0, 32_768
 """How much embedding a kill may cost, and the most rows of a shard."""
@@ -46,9 +47,7 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     """Runs every stage that is not done yet, and returns what the index holds."""
     read_documents(run, read, stamp, name)
     chunk_documents(run)
-    forget_words(run, "chunks")
-    with ThreadPoolExecutor(1) as aside:  # Tantivy works in threads of its own, beside all that comes before
-        words = aside.submit(index_words, run, "chunks")
+    with chunk_words(run) as words:
         extract_chunks(run)
         resolve_extractions(run)
         find_communities(run)
@@ -112,12 +111,17 @@ def extract_chunks(run: Run) -> None:
         return
     with run.stage("extractions", len(languages), "texts", len(languages) - len(wanted)):
         texts = _texts(run, wanted, languages)
-        for batch in _read_texts(run, texts, languages):
+
+        def write(batch: list[TextRead]) -> None:
             records, read = extraction_tables(batch)
             with folder.together():
                 extractions.append(records)
                 readings.append(read)
             run.progress.advance(len(batch), _failures(batch))
+
+        with WriteBehind() as behind:
+            for batch in _read_texts(run, texts, languages):
+                behind.do(partial(write, batch))
         with folder.together():
             extractions.finish()
             readings.finish()
@@ -264,39 +268,6 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
     if left_out.table.rows:
         told = f"{left_out.table.rows} of {len(ids)} {name} could not be embedded"
         run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
-
-
-def words_stamp(run: Run, name: str) -> str:
-    """What the lexical index of a table is made from."""
-    return fingerprint("words", run.folder.tables[name].hash)
-
-
-def forget_words(run: Run, name: str) -> None:
-    """Strikes out a lexical index that is about to be replaced: a kill in between must not leave the new one for it."""
-    if run.folder.facts.get(f"words_{name}") not in (None, words_stamp(run, name)):
-        run.folder.put_facts({f"words_{name}": None})
-
-
-def index_words(run: Run, name: str) -> str | None:
-    """Chunks, entities, or reports -> the lexical index of them; returns its stamp, None where it was there."""
-    folder = run.folder
-    stamp = words_stamp(run, name)
-    if folder.facts.get(f"words_{name}") == stamp and LexicalIndex.is_whole(folder.root / "words" / name):
-        return None
-    LexicalIndex.build(folder.root / "words" / name, [texts_to_embed(folder, name)[1]])
-    return stamp
-
-
-def finish_words(run: Run, chunk_words: Future[str | None]) -> None:
-    """Waits for the lexical index of the chunks, and makes those of entities and reports."""
-    for name in SEARCHED:
-        with run.stage(f"{name} words", run.folder.tables[name].rows, "texts"):
-            if name != "chunks":
-                forget_words(run, name)
-            stamp = chunk_words.result() if name == "chunks" else index_words(run, name)
-            run.progress.advance(run.folder.tables[name].rows)
-        if stamp is not None:
-            run.folder.put_facts({f"words_{name}": stamp})
 
 
 def _read_before(run: Run, stamp: str) -> set[str]:

@@ -161,7 +161,7 @@ class RunFolder:
         An interrupt from the keyboard waits until it is written: what a model has taken an hour for is not to be
         lost to a Ctrl-C in the wrong millisecond.
         """
-        with _interrupts_wait():
+        with interrupts_wait():
             self._held += 1
             try:
                 yield
@@ -279,7 +279,7 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def interrupts_wait() -> Iterator[None]:
     """Holds a Ctrl-C back until the end of the block. Outside the main thread none arrives."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,6 +13,7 @@ import pytest
 import graphmill
 from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config, ConfigError, LLMConfig
+from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract import ExtractConfig, NoRecordsError
 from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Reply, Request
@@ -401,3 +402,15 @@ def test_a_global_answer_is_reduced_from_the_best_points_of_all_groups_of_report
     assert "[999]" not in found.answer
     assert [reference.number for reference in found.references] == [1]
     assert found.answer.endswith(f"[KG] {found.references[0].label}")
+
+
+def test_a_lexical_index_that_is_switched_off_goes_and_comes_back(tmp_path: Path) -> None:
+    words = tmp_path / "kb" / "words"
+    run(people(3), tmp_path / "kb", Model())
+    assert (words / "chunks").is_dir()
+    run(people(3), tmp_path / "kb", Model(), Config(embed=EmbedConfig(lexical=False)))
+    assert not list(words.iterdir())
+    with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as index:
+        assert index.query("Who knows Bob1?").references
+    run(people(3), tmp_path / "kb", Model())
+    assert (words / "chunks").is_dir()
