@@ -92,10 +92,15 @@ def chunk_documents(run: Run) -> None:
     num_done = len(chunks.table.shards)
     documents = folder.tables["documents"]
     with run.stage("chunks", documents.rows, "documents", sum(s["rows"] for s in documents.shards[:num_done])):
-        for number, batch in enumerate(folder.shards("documents")):
-            if number >= num_done:
-                chunks.append(chunk(batch, tokenizer, settings))
-                run.progress.advance(batch.num_rows)
+
+        def write(made: pa.Table, num_documents: int) -> None:
+            chunks.append(made)
+            run.progress.advance(num_documents)
+
+        with WriteBehind() as behind:
+            for number, batch in enumerate(folder.shards("documents")):
+                if number >= num_done:
+                    behind.do(partial(write, chunk(batch, tokenizer, settings), batch.num_rows))
         chunks.finish()
 
 

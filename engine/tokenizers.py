@@ -30,6 +30,8 @@ CHARS_PER_THREAD = 20_000
 """Text for which starting a thread pays."""
 RUN_CHARS = 100_000
 """Text of one call, where a call takes many pieces."""
+LONG_PIECE = 1000
+"""Characters from which a piece is worth a call."""
 BATCH_CHARS = 2_000_000
 """Characters whose encodings, at some 150 bytes a token, are held at once."""
 _LINE_START = re.compile(r"\n(?=\S)")
@@ -126,7 +128,8 @@ class TiktokenTokenizer:
         """Tokens of each piece. One call takes many, with a special token between them, across which nothing merges:
         a call a piece would wait for the GIL so often that counting hardly goes on beside other work."""
         mark = self._mark
-        if mark is None or any(mark[0] in piece for piece in pieces):
+        num_chars = sum(map(len, pieces))
+        if mark is None or num_chars > LONG_PIECE * len(pieces) or any(mark[0] in piece for piece in pieces):
             return np.array([len(self._encoding.encode_ordinary(piece)) for piece in pieces], np.int64)
         joined = mark[0].join(pieces)
         tokens = np.array(self._encoding.encode(joined, allowed_special={mark[0]}, disallowed_special=()), np.int64)
