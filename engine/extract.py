@@ -15,6 +15,7 @@ from graphmill.engine.converse import converse
 from graphmill.engine.models import Generator, Message, Reply, Request
 from graphmill.engine.names import name_key
 from graphmill.engine.profiles import Profile, messages
+from graphmill.engine.prompt_language import NAMES, language_code
 from graphmill.engine.read_reply import Reading, Record, read_reply
 
 EXTRACTIONS = pa.schema(
@@ -79,8 +80,11 @@ class ExtractConfig:
         for name, minimum in (("max_gleanings", 0), ("max_tokens", 1), ("stop_after", 0), ("shard_texts", 1)):
             if getattr(self, name) < minimum:
                 raise ValueError(f"extract.{name} must be at least {minimum}, got {getattr(self, name)}")
-        if not self.language.strip():
-            raise ValueError(f"extract.language must be auto or a language's code, got {self.language!r}")
+        code = language_code(self.language)
+        if not self.language.strip() or (len(code) <= 3 and code and code not in NAMES):
+            raise ValueError(
+                f"extract.language must be auto, an ISO 639-1 code (en, zh, …) or an English name, got {self.language!r}"
+            )
         if not 0 <= self.temperature <= 2:
             raise ValueError(f"extract.temperature must be in [0, 2], got {self.temperature}")
 

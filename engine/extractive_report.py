@@ -157,14 +157,14 @@ def _findings(
     for edge in inner[: 4 * MAX_OF_A_KIND]:
         if len(findings) == MAX_OF_A_KIND:
             break
-        said = _unused(_linking(extracts, edge, int(source[edge]), int(target[edge])), used, 2)
+        said = _unused(_linking(extracts, edge, int(source[edge]), int(target[edge])), used, 1)
         if said:
             ends = [extracts.name(int(source[edge])), extracts.name(int(target[edge]))]
             findings.append(Finding(_listed(ends, words), join_sentences(said)))
     for entity in members[: 2 * MAX_OF_A_KIND]:
         if len(findings) >= MAX_FINDINGS:
             break
-        said = _unused(extracts.sentences_of("entity", entity), used, 2)
+        said = _unused(extracts.sentences_of("entity", entity), used, 1)
         if said:
             findings.append(Finding(extracts.name(entity), join_sentences(said)))
     return findings

@@ -66,6 +66,8 @@ class Answer:
     prompt: list[Message] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by step."""
+    warnings: list[str] = field(default_factory=list)
+    """What went wrong on the way and left the answer with less to go by."""
 
     def __str__(self) -> str:
         return self.answer
@@ -87,7 +89,7 @@ def query(index: Index, question: str, param: QueryParam, generator: Generator |
     points: str | None = None
     if param.mode == "global" and generator is not None and not context.is_empty:
         with _timed(answer, "map"):
-            points = _map_reports(index, context, question, language, param, generator)
+            points = _map_reports(index, context, question, language, param, generator, answer.warnings)
     answer.context = context.render() if points is None else points
     if not answer.context:
         answer.answer = no_context_answer(language)
@@ -147,7 +149,13 @@ def _retrieve(index: Index, question: str, param: QueryParam, generator: Generat
 
 
 def _map_reports(
-    index: Index, context: Context, question: str, language: str, param: QueryParam, generator: Generator
+    index: Index,
+    context: Context,
+    question: str,
+    language: str,
+    param: QueryParam,
+    generator: Generator,
+    warnings: list[str],
 ) -> str:
     """The best points that the reports, in groups that fit the budget, give for the question, as JSON lines."""
     rows = context.sections["Reports"]
@@ -161,9 +169,11 @@ def _map_reports(
         conversations.append(_points(number, prompt, param))
     found = list(converse(conversations, generator))
     points = [point for _, group in sorted(found, key=lambda item: item[0]) for point in group]
-    errors = [point for point in points if "error" in point]
+    errors = [point["error"] for point in points if "error" in point]
     if errors and len(errors) == len(found):
-        raise AnswerError(f"the model answered none of the {len(found)} groups of reports: {errors[0]['error']}")
+        raise AnswerError(f"the model answered none of the {len(found)} groups of reports: {errors[0]}")
+    if errors:
+        warnings.append(f"{len(errors)} of {len(found)} groups of reports gave no points: {errors[0]}")
     points = sorted((p for p in points if p.get("score", 0) > 0), key=lambda p: -p["score"])
     lines = [json.dumps(point, ensure_ascii=False) for point in points]
     if not lines:
@@ -176,14 +186,15 @@ def _map_reports(
 def _points(
     number: int, prompt: list[Message], param: QueryParam
 ) -> Coroutine[Request, Reply, tuple[int, list[dict[str, Any]]]]:
-    """Asks one group of reports for its points; a reply that can't be read gives none."""
+    """Asks one group of reports for its points; a reply that can't be read is an error."""
     options = dict(param.global_special_community_map_llm_kwargs)
     reply = yield Request(f"query/map/{number}", prompt, MAX_ANSWER_TOKENS, schema=POINTS_SCHEMA, options=options)
     if reply.error is not None:
         return number, [{"error": reply.error}]
-    document = read_json_object(reply.text) or {}
-    points = document.get("points")
-    return number, [p for p in map(_point, points if isinstance(points, list) else []) if p is not None]
+    points = (read_json_object(reply.text) or {}).get("points")
+    if not isinstance(points, list):
+        return number, [{"error": f"the reply holds no list of points but {reply.text[:80]!r}"}]
+    return number, [p for p in map(_point, points) if p is not None]
 
 
 def _point(value: Any) -> dict[str, Any] | None:

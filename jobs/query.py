@@ -30,6 +30,8 @@ def run(
         raise ConfigError(str(error)) from error
     with open_index(index, load_config(config_file, settings)) as opened:
         answer = opened.query(question, parameters)
+    for warning in answer.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     if as_json:
         print(json.dumps(as_document(answer), ensure_ascii=False, indent=2))
     elif parameters.only_need_context:
