@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphmill.engine.claim_prompts import load_claim_prompts
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
@@ -22,15 +23,19 @@ from graphmill.engine.query_param import QueryParam
 from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.run import Models, Run
 from graphmill.engine.run_folder import RunFolder
+from graphmill.engine.vllm_generator import VLLMOptions
 from graphmill.kernels.backend import backend
 
 
-def build_folder(corpus: Path, index: Path, config: Config, progress: Progress) -> dict[str, Any]:
+def build_folder(
+    corpus: Path, index: Path, config: Config, progress: Progress, retry_failures: bool = False
+) -> dict[str, Any]:
     """Indexes a file or folder; the models are those that the config names."""
     if not corpus.exists():
         raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
     stamp = corpus_fingerprint(corpus, exclude=[index])
-    return _build(_reader(corpus, index, config), stamp, str(corpus), index, config, progress)
+    read = _reader(corpus, index, config)
+    return _build(read, stamp, str(corpus), index, config, progress, retry_failures=retry_failures)
 
 
 def _reader(corpus: Path, index: Path, config: Config) -> Callable[[], Iterable[Document | Skipped]]:
@@ -52,6 +57,8 @@ def index(
     tokenizer: Tokenizer | None = None,
     config: Config | None = None,
     progress: Progress | None = None,
+    *,
+    retry_failures: bool = False,
 ) -> dict[str, Any]:
     """Indexes documents into a folder and returns the summary of the run.
 
@@ -60,6 +67,8 @@ def index(
     generator, embedder, tokenizer
                any object that satisfies the protocol of graphmill.engine.models; by default those the config names:
                no generator, which leaves the reading to the phrase finder, and the packaged embedder
+    retry_failures
+               put texts that failed to the model itself again, whatever replies are kept of them
     """
     config, progress = config or Config(), progress or Silent()
     given = (generator, embedder, tokenizer)
@@ -68,8 +77,18 @@ def index(
         if not corpus.exists():
             raise ConfigError(f"no corpus at {corpus}: there is no such file or folder")
         stamp = corpus_fingerprint(corpus, exclude=[Path(path)])
-        return _build(_reader(corpus, Path(path), config), stamp, str(corpus), Path(path), config, progress, *given)
-    return _build(lambda: from_iterable(documents), None, "the documents given", Path(path), config, progress, *given)
+        read, name = _reader(corpus, Path(path), config), str(corpus)
+        return _build(read, stamp, name, Path(path), config, progress, *given, retry_failures=retry_failures)
+    return _build(
+        lambda: from_iterable(documents),
+        None,
+        "the documents given",
+        Path(path),
+        config,
+        progress,
+        *given,
+        retry_failures=retry_failures,
+    )
 
 
 def _build(
@@ -82,17 +101,24 @@ def _build(
     generator: Generator | None = None,
     embedder: Embedder | None = None,
     tokenizer: Tokenizer | None = None,
+    retry_failures: bool = False,
 ) -> dict[str, Any]:
     chosen = backend(config.device)
-    try:
-        load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
-    except ValueError as error:
-        raise ConfigError(f"extract.profile: {error}") from error
+    if config.extract.profile != "auto":
+        try:
+            load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
+        except ValueError as error:
+            raise ConfigError(f"extract.profile: {error}") from error
+    if config.claims.enabled:
+        try:
+            load_claim_prompts(config.claims.prompts, "en")
+        except ValueError as error:
+            raise ConfigError(f"claims.prompts: {error}") from error
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.lock(path))
         for file in folder.damaged:
             progress.warn(f"{path / file} is missing or broken; its table is made again")
-        models = _models(stack, config, generator, embedder, tokenizer)
+        models = _models(stack, config, generator, embedder, tokenizer, progress)
         meter = None
         if models.generator is not None:
             meter = MeteredGenerator(models.generator)
@@ -100,7 +126,8 @@ def _build(
             if config.llm.store_replies:
                 reader = StoredGenerator(meter, stack.enter_context(ReplyStore(path / "replies")))
             models = Models(reader, models.embedder, models.tokenizer)
-        return build(Run(folder, models, config, chosen, progress, meter), read, stamp, name)
+        run = Run(folder, models, config, chosen, progress, meter, retry_failures)
+        return build(run, read, stamp, name)
 
 
 def _models(
@@ -109,8 +136,10 @@ def _models(
     generator: Generator | None,
     embedder: Embedder | None,
     tokenizer: Tokenizer | None,
+    progress: Progress | None = None,
 ) -> Models:
     """The models given, and those of the config in place of the others; the latter are closed with the stack."""
+    progress = progress or Silent()
     if generator is None:
         generator = open_generator(
             config.llm.model,
@@ -119,11 +148,27 @@ def _models(
             max_retries=config.llm.max_retries,
             context_tokens=config.llm.context_tokens,
             api_key_env=config.llm.api_key_env,
+            vllm=VLLMOptions(
+                config.llm.args,
+                config.llm.chat_template_kwargs,
+                config.llm.python,
+                config.llm.sampling,
+                config.llm.replicas,
+            ),
+            warn=progress.warn,
+            note=progress.note,
         )
         if generator is not None:
             stack.callback(generator.close)
     if embedder is None:
-        embedder = open_embedder(config.embedder.model, device=config.device, api_key_env=config.llm.api_key_env)
+        embedder = open_embedder(
+            config.embedder.model,
+            device=config.device,
+            api_key_env=config.llm.api_key_env,
+            vllm_args=config.embedder.args,
+            vllm_python=config.llm.python,
+            warn=progress.warn,
+        )
         stack.callback(embedder.close)
     if tokenizer is None:
         try:

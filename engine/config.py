@@ -20,6 +20,7 @@ from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.cluster import ClusterConfig
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract import ExtractConfig
+from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.report import ReportConfig
 from graphmill.engine.resolve import ResolveConfig
 from graphmill.engine.summarise import SummariseConfig
@@ -40,22 +41,35 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class LLMConfig:
-    """The model that reads and writes: "none", the URL of an OpenAI-compatible server, or "replay:FILE"."""
+    """What reads and writes: "none", a folder or a hub's name that vLLM loads, a server's URL, or "replay:FILE"."""
 
     model: str = "none"
-    max_in_flight: int = 256
+    max_in_flight: int | None = None
+    """Most requests open at once; None takes 256 for a server, and twice max_num_seqs a replica for vLLM."""
     timeout_s: float = 600.0
     max_retries: int = 5
     context_tokens: int | None = None
     """The model's context; None asks the server."""
     api_key_env: str = "GRAPHMILL_API_KEY"
     """Name of the environment variable that holds the key; the key itself is never written anywhere."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """vLLM's engine arguments by its own names, such as tensor_parallel_size, max_model_len or quantization."""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=lambda: {"enable_thinking": False})
+    """Variables of the model's chat template; by default thinking is off, where a model has it."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """vLLM's sampling parameters for every request, by its own names, such as top_p."""
+    python: str | None = None
+    """Python of the environment that holds vLLM; None for graphmill's own."""
+    replicas: int = 1
+    """vLLM engines beside each other, each on its own GPUs."""
     store_replies: bool = True
     """Keep replies in the index, so that a run that changes nothing a reply depends on asks for none again."""
 
     def __post_init__(self) -> None:
-        if self.max_in_flight < 1:
+        if self.max_in_flight is not None and self.max_in_flight < 1:
             raise ValueError(f"llm.max_in_flight must be at least 1, got {self.max_in_flight}")
+        if self.replicas < 1:
+            raise ValueError(f"llm.replicas must be at least 1, got {self.replicas}")
         if not 0 < self.timeout_s < math.inf:
             raise ValueError(f"llm.timeout_s must be above 0 and finite, got {self.timeout_s}")
         if self.max_retries < 0:
@@ -66,9 +80,12 @@ class LLMConfig:
 
 @dataclass(frozen=True)
 class EmbedderConfig:
-    """The embedding model: "minilm" (packaged), a folder, or the URL of an OpenAI-compatible server."""
+    """The embedding model: "minilm" (packaged), a folder, "vllm:FOLDER_OR_NAME", or the URL of an OpenAI-compatible
+    server."""
 
     model: str = "minilm"
+    args: dict[str, Any] = field(default_factory=dict)
+    """vLLM's engine arguments, where it runs the model."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +95,7 @@ class Config:
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     extract: ExtractConfig = field(default_factory=ExtractConfig)
+    claims: ClaimsConfig = field(default_factory=ClaimsConfig)
     resolve: ResolveConfig = field(default_factory=ResolveConfig)
     summarise: SummariseConfig = field(default_factory=SummariseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -147,6 +165,8 @@ def _convert(kind: Any, value: Any, key: str) -> Any:
             return None
         kind = next(choice for choice in choices if choice is not type(None))
         return _convert(kind, value, key)
+    if origin is dict and isinstance(value, Mapping):
+        return dict(value)
     if origin is tuple and isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
         return tuple(value)
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -156,6 +176,8 @@ def _convert(kind: Any, value: Any, key: str) -> Any:
     wanted = (
         "a list of strings"
         if origin is tuple
+        else "a table"
+        if origin is dict
         else {"str": "a string", "int": "an integer", "bool": "true or false", "float": "a number"}.get(
             kind.__name__, kind.__name__
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Generator as Coroutine
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +61,8 @@ class ExtractConfig:
 
     extractor: str = "auto"
     """"model", "phrases", or "auto": the model where there is one."""
-    profile: str = "graphrag"
+    profile: str = "auto"
+    """A packaged profile, a TOML file, or "auto": json where replies are held to a schema, else graphrag."""
     language: str = "auto"
     """Language of prompts and descriptions, an ISO 639-1 code; "auto" follows each document."""
     entity_types: tuple[str, ...] = ()
@@ -69,6 +71,11 @@ class ExtractConfig:
     max_tokens: int = 4096
     """Most tokens of one reply."""
     temperature: float = 0.0
+    near_duplicates: float = 0.0
+    """Chunks that share at least this part of their wording are read once and cited everywhere. 0 is off: then only
+    equal texts are."""
+    grounding: bool = False
+    """Drop entities whose name does not occur in the text, and the relationships that they are an end of."""
     stop_after: int = 20
     """Replies from the start that all hold no record before the run is stopped; 0 never stops."""
     shard_texts: int = 1024
@@ -83,8 +90,11 @@ class ExtractConfig:
         code = language_code(self.language)
         if not self.language.strip() or (len(code) <= 3 and code and code not in NAMES):
             raise ValueError(
-                f"extract.language must be auto, an ISO 639-1 code (en, zh, …) or an English name, got {self.language!r}"
+                f"extract.language must be auto, an ISO 639-1 code (en, zh, …) or an English name, "
+                f"got {self.language!r}"
             )
+        if not 0 <= self.near_duplicates <= 1:
+            raise ValueError(f"extract.near_duplicates must be in [0, 1], got {self.near_duplicates}")
         if not 0 <= self.temperature <= 2:
             raise ValueError(f"extract.temperature must be in [0, 2], got {self.temperature}")
 
@@ -149,29 +159,31 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
     """One conversation: extract, then up to ``max_gleanings`` rounds for what was missed."""
     read = TextRead(text_id)
     prompt = messages(profile, text)
-    reply = yield _request(read, prompt, config)
+    schema = profile.schema
+    reply = yield _request(read, prompt, config, schema)
     reading = _note(read, reply, profile)
     if reading is not None and not reading.records and not reading.complete:
         # Cut off or without a single record: the same prompt at the same temperature would only give it again.
         read.num_rejected, read.reasons = 0, Counter()
-        reply = yield _request(read, prompt, config, max(config.temperature, RETRY_TEMPERATURE))
+        reply = yield _request(read, prompt, config, schema, max(config.temperature, RETRY_TEMPERATURE))
         reading = _note(read, reply, profile)
     if reading is None:
         return _failed(read, reply.error or "no reply")
-    read.records.extend(reading.records)
+    keep = _grounded(read, text) if config.grounding else list
+    read.records.extend(keep(reading.records))
     for round_number in range(config.max_gleanings):
         if round_number:
-            answer = yield _request(read, [*prompt, *_turn(reply, profile.more)], config, max_tokens=8)
+            answer = yield _request(read, [*prompt, *_turn(reply, profile.more)], config, None, max_tokens=8)
             read.prompt_tokens += answer.prompt_tokens
             read.completion_tokens += answer.completion_tokens
             if not _is_yes(answer.text):
                 break
         prompt = [*prompt, *_turn(reply, profile.continue_prompt)]
-        reply = yield _request(read, prompt, config)
+        reply = yield _request(read, prompt, config, schema)
         gleaned = _note(read, reply, profile)
         if gleaned is None:
             break  # What the first round gave is kept.
-        read.records.extend(gleaned.records)
+        read.records.extend(keep(gleaned.records))
         reading = gleaned
     if not read.records and not reading.complete:
         return _failed(read, "cut off before the first record" if reply.finish_reason == "length" else "no record")
@@ -240,6 +252,7 @@ def _request(
     read: TextRead,
     prompt: Sequence[Message],
     config: ExtractConfig,
+    schema: Mapping[str, Any] | None,
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> Request:
@@ -249,6 +262,7 @@ def _request(
         prompt,
         max_tokens=max_tokens or config.max_tokens,
         temperature=config.temperature if temperature is None else temperature,
+        schema=schema,
     )
 
 
@@ -263,6 +277,25 @@ def _note(read: TextRead, reply: Reply, profile: Profile) -> Reading | None:
     read.num_rejected += reading.rejected
     read.reasons += reading.reasons
     return reading
+
+
+def _grounded(read: TextRead, text: str) -> Callable[[Sequence[Record]], list[Record]]:
+    """Keeps the records whose names occur in the text, whatever case and space they are written in; counts the rest."""
+    said, run_together = " ".join(text.casefold().split()), "".join(text.casefold().split())
+
+    def occurs(name: str) -> bool:
+        words = name.casefold().split()
+        # A line may break anywhere in a name of a script without spaces.
+        return " ".join(words) in said or (not name.isascii() and "".join(words) in run_together)
+
+    def keep(records: Sequence[Record]) -> list[Record]:
+        kept = [r for r in records if r.kind == "keywords" or (occurs(r.name) and (not r.target or occurs(r.target)))]
+        if len(kept) < len(records):
+            read.num_rejected += len(records) - len(kept)
+            read.reasons["not in the text"] += len(records) - len(kept)
+        return kept
+
+    return keep
 
 
 def _failed(read: TextRead, reason: str) -> TextRead:

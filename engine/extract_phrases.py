@@ -9,7 +9,7 @@ from itertools import islice
 from graphmill.engine.extract import ExtractConfig, TextRead
 from graphmill.engine.records import Record
 
-PHRASES = 1
+PHRASES = 2
 """Version of the rules, raised when they change, so that texts are read again."""
 
 TEXTS_PER_TASK = 32

@@ -16,6 +16,14 @@ class Used:
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+def rest(generator: Generator) -> None:
+    """Gives back what a generator that can be loaded again holds between two stages."""
+    give_back = getattr(generator, "rest", None)
+    if give_back is not None:
+        give_back()
 
 
 class MeteredGenerator:
@@ -27,6 +35,7 @@ class MeteredGenerator:
         self.context_tokens: int = generator.context_tokens
         self.max_in_flight: int = generator.max_in_flight
         self.tokenizer: Tokenizer | None = generator.tokenizer
+        self.enforces_schema: bool = getattr(generator, "enforces_schema", False)
         self.used: dict[str, Used] = {}
 
     def submit(self, request: Request) -> None:
@@ -42,7 +51,12 @@ class MeteredGenerator:
             used.failed += reply.error is not None
             used.prompt_tokens += reply.prompt_tokens
             used.completion_tokens += reply.completion_tokens
+            used.cached_tokens += reply.cached_tokens
         return replies
+
+    def rest(self) -> None:
+        """Has the generator give its memory back, if it can."""
+        rest(self.generator)
 
     def close(self) -> None:
         """Closes the generator."""

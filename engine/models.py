@@ -41,6 +41,8 @@ class Reply:
     completion_tokens: int = 0
     error: str | None = None
     """Why there is no text; None when there is."""
+    cached_tokens: int = 0
+    """Of the prompt's, those that came out of the model's prefix cache, where it tells."""
 
 
 @runtime_checkable

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 
 if TYPE_CHECKING:
     from graphmill.engine.server import Server
+    from graphmill.engine.vllm_generator import VLLMOptions
 
 MINILM_NAMES = frozenset({"minilm", "all-minilm-l6-v2"})
 _SCHEMES = ("http://", "https://")
+_HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+_VLLM = "vllm:"
 
 
 class UnknownModelError(ValueError):
@@ -21,14 +26,21 @@ class UnknownModelError(ValueError):
 def open_generator(
     spec: str,
     *,
-    max_in_flight: int = 256,
+    max_in_flight: int | None = None,
     timeout_s: float = 600.0,
     max_retries: int = 5,
     context_tokens: int | None = None,
     api_key_env: str = "GRAPHMILL_API_KEY",
+    vllm: VLLMOptions | None = None,
+    warn: Callable[[str], None] = lambda message: None,
+    note: Callable[[str], None] = lambda message: None,
 ) -> Generator | None:
-    """The language model of "none", "http://HOST:PORT/v1[#MODEL]", or "replay:FILE"; None for "none".
+    """The language model of "none", a folder or a hub's name, "http://HOST:PORT/v1[#MODEL]", or "replay:FILE"; None for
+    "none".
 
+    vllm  how a model of ours is run
+    warn  is told what a person should know
+    note  is told of what takes long
     Raises UnknownModelError for anything else, and ServerError where a server does not answer.
     """
     spec = spec.strip()
@@ -41,7 +53,7 @@ def open_generator(
         if not recording.exists():
             raise UnknownModelError(f"no recording at {recording}: there is no such file or folder")
         file = spec.removeprefix("replay:")
-        return ReplayGenerator(file, context_tokens=context_tokens, max_in_flight=max_in_flight)
+        return ReplayGenerator(file, context_tokens=context_tokens, max_in_flight=max_in_flight or 256)
     if spec.lower().startswith(_SCHEMES):
         from graphmill.engine.openai_generator import OpenAIGenerator
 
@@ -50,15 +62,20 @@ def open_generator(
             url,
             model,
             api_key_env=api_key_env,
-            max_in_flight=max_in_flight,
+            max_in_flight=max_in_flight or 256,
             timeout_s=timeout_s,
             max_retries=max_retries,
             context_tokens=context_tokens,
         )
+    if (Path(spec) / "config.json").is_file() or (_HUB_NAME.fullmatch(spec) and not Path(spec).exists()):
+        from graphmill.engine.vllm_generator import VLLMGenerator
+
+        return VLLMGenerator(
+            spec, vllm, context_tokens=context_tokens, max_in_flight=max_in_flight, warn=warn, note=note
+        )
     raise UnknownModelError(
-        f"can't open the language model {spec!r}: running one inside graphmill (vLLM in-process) is not part of this "
-        f"version. Serve it with `vllm serve {spec} --port 8000` and give its address, http://localhost:8000/v1; "
-        "or give none, or replay:FILE"
+        f"can't open the language model {spec!r}: expected none, a folder with config.json, a name on a model hub "
+        "(OWNER/NAME), the address of a server, http://HOST:PORT/v1[#MODEL], or replay:FILE"
     )
 
 
@@ -68,8 +85,11 @@ def open_embedder(
     device: Literal["auto", "cuda", "cpu"] = "auto",
     api_key_env: str = "GRAPHMILL_API_KEY",
     tokenizer: Tokenizer | None = None,
+    vllm_args: Mapping[str, Any] | None = None,
+    vllm_python: str | None = None,
+    warn: Callable[[str], None] = lambda message: None,
 ) -> Embedder:
-    """The embedding model of "minilm", "http://HOST:PORT/v1[#MODEL]", or a folder.
+    """The embedding model of "minilm", "http://HOST:PORT/v1[#MODEL]", a folder, or "vllm:FOLDER_OR_NAME".
 
     A server's texts are measured by ``tokenizer``, else by its own /tokenize, else by the packaged model's.
     """
@@ -87,11 +107,18 @@ def open_embedder(
             server = Server(url, api_key_env=api_key_env)
             tokenizer = _server_tokenizer(server, model) or packaged_tokenizer()
         return OpenAIEmbedder(url, tokenizer, model, api_key_env=api_key_env)
+    if spec.lower().startswith(_VLLM):
+        from graphmill.engine.tokenizers import HFTokenizer
+        from graphmill.engine.vllm_embedder import VLLMEmbedder
+
+        model = spec[len(_VLLM) :]
+        own = HFTokenizer(model) if (Path(model) / "tokenizer.json").is_file() else packaged_tokenizer()
+        return VLLMEmbedder(model, own, vllm_args, python=vllm_python, warn=warn)
     if Path(spec).is_dir():
         return minilm.TransformersEmbedder(spec, device=device)
     raise UnknownModelError(
-        f"can't open the embedding model {spec!r}: expected minilm, a folder with config.json and tokenizer.json, or "
-        "the address of a server, http://HOST:PORT/v1[#MODEL]"
+        f"can't open the embedding model {spec!r}: expected minilm, a folder with config.json and tokenizer.json, "
+        "vllm:FOLDER_OR_NAME, or the address of a server, http://HOST:PORT/v1[#MODEL]"
     )
 
 

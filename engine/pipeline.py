@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,14 +23,16 @@ from graphmill.engine.describe import describe
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import NoRecordsError, TextRead, extract, extraction_tables
+from graphmill.engine.extract_claims import ClaimsOfText, claim_tables, extract_claims
 from graphmill.engine.extract_phrases import extract_phrases
+from graphmill.engine.find_duplicates import find_duplicates
 from graphmill.engine.index_words import chunk_words, finish_words
 from graphmill.engine.replies import StoredGenerator
 from graphmill.engine.report import report
 from graphmill.engine.resolve import Graph, resolve
 from graphmill.engine.run import Run, fingerprint
 from graphmill.engine.summary import latest_readings, summarise_run
-from graphmill.engine.texts import EMBEDDED, distinct_texts, texts_to_embed
+from graphmill.engine.texts import EMBEDDED, texts_to_embed
 from graphmill.engine.weigh_phrases import weigh_phrases
 from graphmill.engine.write_behind import WriteBehind
 
@@ -48,10 +51,14 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     read_documents(run, read, stamp, name)
     chunk_documents(run)
     with chunk_words(run) as words:
+        find_duplicates(run)
         extract_chunks(run)
+        find_claims(run)
         resolve_extractions(run)
+        run.rest()
         find_communities(run)
         write_reports(run)
+        run.rest()
         embed_texts(run)
         finish_words(run, words)
     return summarise_run(run)
@@ -109,13 +116,14 @@ def extract_chunks(run: Run) -> None:
     folder = run.folder
     stamp = fingerprint("extractions", run.reader())
     extractions, readings = folder.start("extractions", stamp), folder.start("readings", stamp)
-    languages = distinct_texts(folder)
-    wanted = languages.keys() - _read_before(run, stamp)
+    languages = run.texts()
+    wanted = languages.keys() - _read_before(run, stamp, "ok", "incomplete")
     if not wanted and folder.is_finished("extractions", stamp):
         run.progress.skip("extractions")
         return
     with run.stage("extractions", len(languages), "texts", len(languages) - len(wanted)):
         texts = _texts(run, wanted, languages)
+        failed_before = _read_before(run, stamp, "failed") if run.retry_failures else frozenset()
 
         def write(batch: list[TextRead]) -> None:
             records, read = extraction_tables(batch)
@@ -125,19 +133,23 @@ def extract_chunks(run: Run) -> None:
             run.progress.advance(len(batch), _failures(batch))
 
         with WriteBehind() as behind:
-            for batch in _read_texts(run, texts, languages):
+            for batch in _read_texts(run, texts, languages, failed_before):
                 behind.do(partial(write, batch))
         with folder.together():
             extractions.finish()
             readings.finish()
 
 
-def _read_texts(run: Run, texts: Iterator[tuple[str, str, str]], languages: dict[str, str]) -> Iterator[list[TextRead]]:
+def _read_texts(
+    run: Run, texts: Iterator[tuple[str, str, str]], languages: dict[str, str], failed_before: frozenset[str]
+) -> Iterator[list[TextRead]]:
     """What the model, or the phrase finder, reads in the texts; replies that no record was found in are not kept."""
     generator, settings = run.generator, run.config.extract
     if generator is None:
         yield from extract_phrases(texts, settings)
         return
+    if isinstance(generator, StoredGenerator):
+        generator.anew = failed_before
     try:
         yield from extract(texts, generator, run.profiles(languages.values()), settings)
     except NoRecordsError:
@@ -147,10 +159,47 @@ def _read_texts(run: Run, texts: Iterator[tuple[str, str, str]], languages: dict
         raise
 
 
+def find_claims(run: Run) -> None:
+    """Chunks -> claims, claim_readings, where they are asked for. Texts that were read before are not read again."""
+    folder, settings, generator = run.folder, run.config.claims, run.generator
+    if not settings.enabled or generator is None:
+        if settings.enabled:
+            run.progress.warn("claims are read by a model, and there is none: none were looked for")
+        return
+    languages = run.texts()
+    prompts = run.claim_prompts(languages.values())
+    print_ = fingerprint("claims", generator.model, settings, run.config.extract.language, run.claim_prints())
+    claims, readings = folder.start("claims", print_), folder.start("claim_readings", print_)
+    done: set[str] = set()
+    if readings.table.shards:
+        before = folder.read("claim_readings", ["text_id", "status"])
+        done = set(before.filter(pc.not_equal(before["status"], "failed"))["text_id"].to_pylist())
+    wanted = languages.keys() - done
+    if not wanted and folder.is_finished("claims", print_):
+        run.progress.skip("claims")
+        return
+    with run.stage("claims", len(languages), "texts", len(languages) - len(wanted)):
+
+        def write(batch: list[ClaimsOfText]) -> None:
+            found, read = claim_tables(batch)
+            with folder.together():
+                claims.append(found)
+                readings.append(read)
+            run.progress.advance(len(batch))
+
+        with WriteBehind() as behind:
+            for batch in extract_claims(_texts(run, wanted, languages), generator, prompts, settings):
+                behind.do(partial(write, batch))
+        with folder.together():
+            claims.finish()
+            readings.finish()
+
+
 def resolve_extractions(run: Run) -> None:
     """Extractions, chunks -> entities, relationships."""
     folder, config = run.folder, run.config
     inputs = [folder.tables[name].hash for name in ("extractions", "chunks")]
+    inputs += [folder.tables["duplicates"].hash] if config.extract.near_duplicates else []
     stamp = fingerprint("graph", inputs, config.resolve, config.summarise, config.extract.language, run.reader())
     if folder.is_finished("relationships", stamp) and run.is_done("entities", "entities", stamp):
         return
@@ -159,6 +208,7 @@ def resolve_extractions(run: Run) -> None:
         weights = None
         if run.generator is None:
             extractions, weights = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
+        run.rest()
         graph = resolve(extractions, chunks, run.backend, weights)
         entities, relationships = _described(run, graph, chunks)
         if not entities.num_rows:
@@ -202,6 +252,9 @@ def write_reports(run: Run) -> None:
     """Communities, entities, relationships -> reports."""
     folder, settings = run.folder, run.config.report
     inputs = [folder.tables[name].hash for name in ("communities", "entities", "relationships")]
+    claims = folder.read("claims") if run.config.claims.enabled and folder.tables.get("claims") else None
+    if claims is not None:
+        inputs.append(folder.tables["claims"].hash)
     stamp = fingerprint("reports", inputs, settings, run.config.extract.language, run.reader())
     if run.is_done("reports", "reports", stamp):
         return
@@ -216,6 +269,7 @@ def write_reports(run: Run) -> None:
             settings,
             run.languages(communities["chunk_ids"], run.chunks("language")),
             run.progress.advance,
+            claims,
         )
         folder.write("reports", stamp, reports)
         num_failed = pc.sum(pc.equal(reports["source"], "fallback")).as_py()
@@ -275,15 +329,15 @@ def _embed_table(run: Run, name: str, stamp: str) -> None:
         run.progress.warn(f"{told}, though each was tried twice; search leaves them out")
 
 
-def _read_before(run: Run, stamp: str) -> set[str]:
-    """Ids of the texts that a run with the same reader has read."""
+def _read_before(run: Run, stamp: str, *statuses: str) -> frozenset[str]:
+    """Ids of the texts that a run with the same reader came to one of these ends with."""
     if "readings" not in run.folder.tables or run.folder.tables["readings"].fingerprint != stamp:
-        return set()
+        return frozenset()
     readings = latest_readings(run.folder)
-    return set(readings.filter(pc.not_equal(readings["status"], "failed"))["text_id"].to_pylist())
+    return frozenset(readings.filter(pc.is_in(readings["status"], pa.array(statuses)))["text_id"].to_pylist())
 
 
-def _texts(run: Run, wanted: set[str], languages: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+def _texts(run: Run, wanted: AbstractSet[str], languages: dict[str, str]) -> Iterator[tuple[str, str, str]]:
     """(text id, text, language) of the wanted texts, each once, shard by shard."""
     left = set(wanted)
     for shard in run.folder.shards("chunks", ["text_id", "text"]):

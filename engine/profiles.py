@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.resources import files
 from typing import Any, NamedTuple
 
+from graphmill.engine.extraction_schema import EXTRACTION_SCHEMA
 from graphmill.engine.ids import content_id
 from graphmill.engine.models import Message
 from graphmill.engine.prompt_language import language_name
@@ -58,10 +61,19 @@ class Profile:
     """Template by which an example is shown."""
     examples: tuple[Example, ...]
 
+    @property
+    def schema(self) -> Mapping[str, Any] | None:
+        """JSON schema of a reply to the opening and to the continue prompt; None where replies are not JSON.
+
+        Not of the answer to ``more``, which is a word.
+        """
+        return EXTRACTION_SCHEMA if self.layout.format == "json" else None
+
     @cached_property
     def content_hash(self) -> str:
-        """Hash of everything that shapes a prompt."""
-        return content_id(json.dumps(dataclasses.astuple(self), ensure_ascii=False, default=sorted))
+        """Hash of everything that shapes a reply: the prompts and, where there is one, the schema."""
+        shaping = dataclasses.astuple(self) + ((self.schema,) if self.schema else ())
+        return content_id(json.dumps(shaping, ensure_ascii=False, default=sorted))
 
 
 _DELIMITERS = Delimiters._fields
@@ -76,6 +88,17 @@ _PROMPT_KEYS = {
 
 
 @cache
+def packaged_profiles() -> Mapping[str, tuple[str, ...]]:
+    """Names of the packaged profiles in order, each with the languages that it has prompts in."""
+    found: dict[str, tuple[str, ...]] = {}
+    for file in sorted((files("graphmill.engine") / "prompts").iterdir(), key=lambda file: file.name.split(".")):
+        name, _, rest = file.name.partition(".")
+        if rest.endswith(".toml") and tomllib.loads(file.read_text("utf-8")).get("layout") in LAYOUTS:
+            found[name] = (*found.get(name, ()), rest.removesuffix(".toml"))
+    return found
+
+
+@cache
 def load_profile(
     name_or_path: str, language: str = "", delimiters: Delimiters = DELIMITERS, entity_types: tuple[str, ...] = ()
 ) -> Profile:
@@ -85,6 +108,10 @@ def load_profile(
     English ones ask for it by name. ``entity_types`` take the place of the profile's own where there are any. Raises
     ValueError that names the file and the key.
     """
+    is_path = name_or_path.endswith(".toml") or "/" in name_or_path or "\\" in name_or_path
+    if not is_path and name_or_path not in packaged_profiles():
+        names = ", ".join(packaged_profiles())
+        raise ValueError(f"there is no profile {name_or_path!r}; packaged are {names}, or give a path to a .toml")
     where, values = read_prompt_file(name_or_path, language)
     check_keys(
         where,
@@ -98,7 +125,7 @@ def load_profile(
         raise ValueError(
             f"{where}: system and user must hold {{text}} once between them, they hold it {num_text} times"
         )
-    constants = {**delimiters._asdict(), "language": language_name(language, _text(where, values, "language"))}
+    constants = {**delimiters._asdict(), "language": language_name(language, string_value(where, values, "language"))}
     examples = _examples(where, values.get("examples", []), constants)
     if examples and ("{examples}" not in templates["system"] + templates["user"] or not templates["example"]):
         raise ValueError(
@@ -106,9 +133,9 @@ def load_profile(
         )
     types = entity_types or _words(where, "entity_types", values["entity_types"])
     return Profile(
-        name=_text(where, values, "name"),
-        layout=_layout(where, _text(where, values, "layout"), delimiters, types),
-        language=_text(where, values, "language"),
+        name=string_value(where, values, "name"),
+        layout=_layout(where, string_value(where, values, "layout"), delimiters, types),
+        language=string_value(where, values, "language"),
         output_language=constants["language"],
         entity_types=types,
         system=fill(templates["system"], constants),
@@ -167,12 +194,13 @@ def _examples(where: str, values: Any, constants: dict[str, str]) -> tuple[Examp
     for number, value in enumerate(values, 1):
         place = f"{where}: example {number}"
         check_keys(place, value, ["entity_types", "text", "output"])
-        text, output = (_text(place, value, key).strip("\r\n") for key in ("text", "output"))
+        text, output = (string_value(place, value, key).strip("\r\n") for key in ("text", "output"))
         examples.append(Example(_words(place, "entity_types", value["entity_types"]), text, fill(output, constants)))
     return tuple(examples)
 
 
-def _text(where: str, values: dict[str, Any], key: str) -> str:
+def string_value(where: str, values: Mapping[str, Any], key: str) -> str:
+    """The value of a key of a prompt file, which must be a string."""
     if not isinstance(values[key], str):
         raise ValueError(f"{where}: {key} must be a string, got {values[key]!r}")
     return str(values[key])

@@ -20,6 +20,9 @@ class Progress(Protocol):
     def skip(self, stage: str) -> None:
         """The stage was finished by an earlier run and nothing that shapes it has changed."""
 
+    def note(self, message: str) -> None:
+        """Something that a person waiting may like to know; it is shown and not kept."""
+
     def warn(self, message: str) -> None:
         """Something that a person should know and that doesn't stop the run."""
 
@@ -37,6 +40,8 @@ class Silent:
     def finish(self, note: str = "") -> None: ...
 
     def skip(self, stage: str) -> None: ...
+
+    def note(self, message: str) -> None: ...
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)

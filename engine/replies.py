@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphmill.engine.metered import rest
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 from graphmill.engine.reply_key import is_kept, request_key
 
@@ -167,6 +168,9 @@ class StoredGenerator:
         self.context_tokens: int = generator.context_tokens
         self.max_in_flight: int = generator.max_in_flight
         self.tokenizer: Tokenizer | None = generator.tokenizer
+        self.enforces_schema: bool = getattr(generator, "enforces_schema", False)
+        self.anew: frozenset[str] = frozenset()
+        """What to ask anew whatever is kept, by the second part of a request's id ("extract/TEXT_ID/1")."""
         self._found: list[Reply] = []
         # Ids with a number of our own: two open requests may come with one id.
         self._asked: dict[str, tuple[Request, str]] = {}
@@ -176,6 +180,8 @@ class StoredGenerator:
     def submit(self, request: Request) -> None:
         """Looks the request up, and passes it on where no reply is kept."""
         key = request_key(self.model, request)
+        if self.anew and request.id.split("/")[1:2] and request.id.split("/")[1] in self.anew:
+            self.store.drop(key)
         stored = self.store.get(key, request.max_tokens)
         if stored is not None:
             self._given.append(key)
@@ -204,6 +210,10 @@ class StoredGenerator:
         for key in self._given:
             self.store.drop(key)
         self._given.clear()
+
+    def rest(self) -> None:
+        """Has the generator give its memory back, if it can."""
+        rest(self.generator)
 
     def close(self) -> None:
         """Writes what the store has gathered and closes the generator; the store stays open."""

@@ -49,6 +49,7 @@ def report(
     config: ReportConfig,
     language: str | Sequence[str] = "auto",
     advance: Callable[[int], object] = lambda num_written: None,
+    claims: pa.Table | None = None,
 ) -> pa.Table:
     """COMMUNITIES, ENTITIES, RELATIONSHIPS -> REPORTS, a row for every community, whatever the model does.
 
@@ -58,6 +59,7 @@ def report(
     language  of the reports, one for all or one a community: a code or name, or "auto", which tells Chinese by the
               script of the top entities and else asks for the language of the material
     advance   is told the number of reports as they are written
+    claims    CLAIMS about the entities, which then are part of the material
     """
     material = _material(communities, entities, relationships)
     extracts = Extracts.of(material, entities, relationships)
@@ -73,7 +75,7 @@ def report(
     advance(len(without_model))
     if generator is not None and len(without_model) < num:
         writer = ReportWriter(material, extracts, languages, generator, tokenizer, config)
-        writer.prepare(entities, relationships)
+        writer.prepare(entities, relationships, claims)
         level = communities["level"].to_numpy()
         for depth in np.unique(level)[::-1]:
             writer.write_level(np.flatnonzero((level == depth) & (size > 1)), written, advance)

@@ -48,6 +48,7 @@ class Context(NamedTuple):
     relationships: str
     parts: list[int]
     """Rows of the sub-communities whose reports are in."""
+    num_tokens: int = 0
 
 
 def contexts(
@@ -71,7 +72,9 @@ def contexts(
         relationships = _joined(relationship_lines, *chosen.relationships, start, stop)
         for number in range(start, stop):
             low, high = np.searchsorted(chosen.parts[0], [number, number + 1])
-            yield Context(entities[number - start], relationships[number - start], chosen.parts[1][low:high].tolist())
+            parts = chosen.parts[1][low:high].tolist()
+            num_tokens = int(chosen.num_tokens[number])
+            yield Context(entities[number - start], relationships[number - start], parts, num_tokens)
 
 
 class _Chosen(NamedTuple):
@@ -80,6 +83,8 @@ class _Chosen(NamedTuple):
     entities: tuple[Ints, Ints]
     relationships: tuple[Ints, Ints]
     parts: tuple[Ints, Ints]
+    num_tokens: Ints
+    """Of each group."""
 
 
 def _choose(material: Material, rows: Ints, report_tokens: Ints, budget: int) -> _Chosen:
@@ -119,6 +124,7 @@ def _choose(material: Material, rows: Ints, report_tokens: Ints, budget: int) ->
         (entity_group[by_group], entity[by_group]),
         (edge_group[edge_kept], edge[edge_kept]),
         (part_group[part_kept], part[part_kept]),
+        _sums(group[kept], tokens[kept], len(rows)),
     )
 
 

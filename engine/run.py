@@ -12,16 +12,19 @@ from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from graphmill.engine.claim_prompts import ClaimPrompts, load_claim_prompts
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.extract_phrases import PHRASES
-from graphmill.engine.metered import MeteredGenerator
+from graphmill.engine.metered import MeteredGenerator, rest
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.order import sort_chunks
 from graphmill.engine.profiles import Profile, load_profile
 from graphmill.engine.progress import Progress
 from graphmill.engine.prompt_language import language_of_sources
 from graphmill.engine.run_folder import RunFolder
+from graphmill.engine.texts import distinct_texts
 from graphmill.kernels.backend import Backend
 
 VERSION = 1
@@ -48,6 +51,8 @@ class Run:
     progress: Progress
     meter: MeteredGenerator | None = None
     """Counts what the model is asked; kept replies cost nothing and don't count."""
+    retry_failures: bool = False
+    """Texts that failed are put to the model itself again, whatever replies are kept of them."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -73,13 +78,26 @@ class Run:
             raise ConfigError('extract.extractor = "model" needs a model: give --llm, or leave it at "auto"')
         return None if wanted == "phrases" else self.models.generator
 
+    def rest(self) -> None:
+        """Ends a stage of the model: it gives its memory back where the stages that follow want the GPU."""
+        if self.backend.name == "cuda" and self.models.generator is not None:
+            rest(self.models.generator)
+
+    @property
+    def profile_name(self) -> str:
+        """The extraction profile; "auto" is json where the model's replies are held to a schema, else graphrag."""
+        chosen = self.config.extract.profile
+        if chosen != "auto":
+            return chosen
+        return "json" if getattr(self.models.generator, "enforces_schema", False) else "graphrag"
+
     def reader(self) -> list[Any]:
         """What shapes extractions, for fingerprints."""
         generator, settings = self.generator, self.config.extract
         if generator is None:
             return ["phrases", PHRASES]
         profile = self.profiles(["en"])["en"]
-        shaping = (settings.max_gleanings, settings.max_tokens, settings.temperature)
+        shaping = (settings.max_gleanings, settings.max_tokens, settings.temperature, settings.grounding)
         return ["model", generator.model, profile.content_hash, settings.language, *shaping]
 
     def profiles(self, languages: Iterable[str]) -> dict[str, Profile]:
@@ -87,12 +105,24 @@ class Run:
         settings = self.config.extract
         return {
             language: load_profile(
-                settings.profile,
+                self.profile_name,
                 language if settings.language == "auto" else settings.language,
                 entity_types=settings.entity_types,
             )
             for language in set(languages)
         }
+
+    def claim_prompts(self, languages: Iterable[str]) -> dict[str, ClaimPrompts]:
+        """The claim prompts for each language: its own, or the one that is set for all."""
+        chosen = self.config.extract.language
+        return {
+            language: load_claim_prompts(self.config.claims.prompts, language if chosen == "auto" else chosen)
+            for language in set(languages)
+        }
+
+    def claim_prints(self) -> list[str]:
+        """What shapes claims beside the settings, for fingerprints."""
+        return [prompts.content_hash for _, prompts in sorted(self.claim_prompts(["en", "zh"]).items())]
 
     def languages(self, chunk_ids: Any, chunks: pa.Table) -> list[str]:
         """Language in which each row, an entity or community with these chunks, is to be described."""
@@ -100,8 +130,31 @@ class Run:
         return language_of_sources(chunk_ids, chunks) if chosen == "auto" else [chosen] * len(chunk_ids)
 
     def chunks(self, *columns: str) -> pa.Table:
-        """Chunks in the order of their documents, with their ids and places and the columns named."""
-        return sort_chunks(self.folder.read("chunks", ["chunk_id", "document_id", "path", "position", *columns]))
+        """Chunks in the order of their documents, with their ids and places and the columns named.
+
+        The text of a near duplicate is, by its id, the one that is read in its place.
+        """
+        chunks = sort_chunks(self.folder.read("chunks", ["chunk_id", "document_id", "path", "position", *columns]))
+        duplicates = self.duplicates() if "text_id" in columns else None
+        if duplicates is None:
+            return chunks
+        place = pc.index_in(chunks["text_id"], value_set=duplicates["text_id"].combine_chunks())
+        read = pc.coalesce(duplicates["same_as"].combine_chunks().take(place.combine_chunks()), chunks["text_id"])
+        return chunks.set_column(chunks.schema.get_field_index("text_id"), "text_id", read)
+
+    def duplicates(self) -> pa.Table | None:
+        """DUPLICATES, where near duplicates are looked for and there are any."""
+        if not self.config.extract.near_duplicates:
+            return None
+        duplicates = self.folder.read("duplicates")
+        return duplicates if duplicates.num_rows else None
+
+    def texts(self) -> dict[str, str]:
+        """Language of each text that is to be read, by text id."""
+        languages, duplicates = distinct_texts(self.folder), self.duplicates()
+        for text_id in duplicates["text_id"].to_pylist() if duplicates is not None else ():
+            del languages[text_id]
+        return languages
 
     def is_done(self, stage: str, table: str, print_: str) -> bool:
         """Whether the table was finished before from the same input and settings."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from graphmill.engine.run import Run
 from graphmill.engine.run_folder import RunFolder
 
-STAGES = {"summary": "entities", "report": "reports"}
+STAGES = {"claims": "claims", "summary": "entities", "report": "reports"}
 """Stage of each kind of request; extractions are added up from the readings."""
 
 
@@ -21,6 +21,8 @@ def summarise_run(run: Run) -> dict[str, Any]:
     before = run.folder.facts.get("summary", {})
     summary["seconds"] = before.get("seconds", {}) | run.seconds
     summary["tokens"] = before.get("tokens", {}) | _tokens(run) | summary["tokens"]
+    if run.config.extract.near_duplicates:
+        summary["near_duplicates"] = run.folder.tables["duplicates"].rows
     summary["models"] = {
         "generator": run.models.generator.model if run.models.generator else None,
         "embedder": run.models.embedder.model,
@@ -35,6 +37,7 @@ def _tokens(run: Run) -> dict[str, dict[str, int]]:
     used = run.meter.used if run.meter is not None else {}
     return {
         stage: {"prompt": used[kind].prompt_tokens, "completion": used[kind].completion_tokens}
+        | ({"cached": used[kind].cached_tokens} if used[kind].cached_tokens else {})
         for kind, stage in STAGES.items()
         if kind in used
     }
@@ -67,6 +70,7 @@ def counts(folder: RunFolder) -> dict[str, Any]:
         "records_rejected": dict(rejected.most_common()),
         "entities": folder.tables["entities"].rows,
         "relationships": folder.tables["relationships"].rows,
+        **({"claims": folder.tables["claims"].rows} if "claims" in folder.tables else {}),
         "communities": sum(levels.values()),
         "communities_by_level": {str(level): levels[level] for level in sorted(levels)},
         "reports": dict(sorted(sources.items())),

@@ -15,6 +15,7 @@ from graphmill.engine.converse import Conversation, converse
 from graphmill.engine.extractive_report import Extracts, extractive_report
 from graphmill.engine.models import Generator, Message, Request, Tokenizer
 from graphmill.engine.prompt_language import language_name
+from graphmill.engine.report_claims import SHARE, ClaimLines
 from graphmill.engine.report_context import Context, Material, contexts
 from graphmill.engine.report_text import REPORT_SCHEMA, ReportText, read_report
 from graphmill.engine.templates import fill, load_templates
@@ -32,6 +33,7 @@ _KEYS = (
     ("entities", ()),
     ("relationships", ()),
     ("parts", ()),
+    ("claims", ()),
 )
 
 
@@ -84,8 +86,9 @@ class ReportWriter:
     entity_lines: pa.Array = field(init=False)
     relationship_lines: pa.Array = field(init=False)
     budget: int = field(init=False)
+    claims: ClaimLines | None = field(init=False, default=None)
 
-    def prepare(self, entities: pa.Table, relationships: pa.Table) -> None:
+    def prepare(self, entities: pa.Table, relationships: pa.Table, claims: pa.Table | None = None) -> None:
         """Renders the lines that contexts are made of, and works out how many tokens a context may have."""
         self.entity_lines, self.relationship_lines = entity_lines(entities), relationship_lines(relationships)
         if not (self.material.entity_tokens.all() and self.material.relationship_tokens.all()):
@@ -105,6 +108,8 @@ class ReportWriter:
                 f"lower report.max_tokens={self.config.max_tokens} or take a model with a longer context"
             )
         self.budget = min(self.config.report_tokens - HEADING_TOKENS, room)
+        if claims is not None and claims.num_rows:
+            self.claims = ClaimLines.of(claims, entities, self.tokenizer)
 
     def write_level(self, rows: NDArray[np.int64], written: Written, advance: Callable[[int], object]) -> None:
         for row, text in converse(self.conversations(rows, written), self.generator):
@@ -118,14 +123,18 @@ class ReportWriter:
     def conversations(
         self, rows: NDArray[np.int64], written: Written
     ) -> Iterator[Conversation[tuple[int, ReportText | None]]]:
+        budget = self.budget if self.claims is None else self.budget - self.budget // SHARE
         # Two tokens a report for the blank line after it.
         found = contexts(
-            self.material, rows, written.num_tokens + 2, self.budget, self.entity_lines, self.relationship_lines
+            self.material, rows, written.num_tokens + 2, budget, self.entity_lines, self.relationship_lines
         )
         for row, context in zip(rows.tolist(), found, strict=True):
             parts = [written.full_texts[part] for part in context.parts]
+            claims = ""
+            if self.claims is not None:
+                claims = self.claims.within(self.material.members[row], self.budget - context.num_tokens)
             is_empty = not (context.entities or parts)
-            yield self.conversation(row, "" if is_empty else self.prompt(self.languages[row], context, parts))
+            yield self.conversation(row, "" if is_empty else self.prompt(self.languages[row], context, parts, claims))
 
     def conversation(self, row: int, prompt: str) -> Conversation[tuple[int, ReportText | None]]:
         """Asks for a report, and once more where the reply can't be read; None where there is nothing to ask about."""
@@ -146,12 +155,13 @@ class ReportWriter:
             text = None if reply.error else read_report(reply.text)
         return row, text
 
-    def prompt(self, language: str, context: Context, parts: Sequence[str]) -> str:
+    def prompt(self, language: str, context: Context, parts: Sequence[str], claims: str = "") -> str:
         templates = load_templates(self.config.prompts, language, _KEYS)
         sections = (
             ("parts", "\n\n".join(parts)),
             ("entities", context.entities),
             ("relationships", context.relationships),
+            ("claims", claims),
         )
         material = "\n\n".join(f"{templates[heading]}\n{text}" for heading, text in sections if text)
         words_per_token = 0.8 if templates["language"] == "zh" else 0.6

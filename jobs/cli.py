@@ -26,7 +26,20 @@ Embedder = Annotated[
 ]
 LLM = Annotated[
     str | None,
-    typer.Option("--llm", help="Model: none, the URL[#model] of an OpenAI-compatible server, or replay:FILE."),
+    typer.Option(
+        "--llm", help="Model: none, a folder or hub name for vLLM, the URL[#model] of a server, or replay:FILE."
+    ),
+]
+LLMArg = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--llm-arg",
+        metavar="KEY=VALUE",
+        help="Engine argument of vLLM by its own name, such as max_model_len=8192; may be given again.",
+    ),
+]
+LLMPython = Annotated[
+    str | None, typer.Option("--llm-python", help="Python of the environment that holds vLLM. [default: this one]")
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings; the options here win over it.")
@@ -36,6 +49,7 @@ Device = Annotated[str | None, typer.Option(help="auto, cuda or cpu; cuda never 
 
 @app.command(
     epilog="Examples:  graphmill index docs/ kb    graphmill index docs/ kb --llm http://localhost:8000/v1    "
+    "graphmill index docs/ kb --llm models/Qwen3-8B --llm-arg max_model_len=8192    "
     "graphmill index tickets.jsonl kb --text-column body",
 )
 def index(
@@ -43,6 +57,8 @@ def index(
     index: Index,
     config: Config = None,
     llm: LLM = None,
+    llm_arg: LLMArg = None,
+    llm_python: LLMPython = None,
     embedder: Embedder = None,
     profile: Annotated[str | None, typer.Option(help="Extraction profile: a name or a TOML file.")] = None,
     language: Annotated[
@@ -53,13 +69,19 @@ def index(
     text_column: Annotated[str | None, typer.Option(help="Column of the text in jsonl, csv and parquet files.")] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of a record's id.")] = None,
     title_column: Annotated[str | None, typer.Option(help="Column of a record's title.")] = None,
+    retry_failures: Annotated[
+        bool, typer.Option("--retry-failures", help="Ask anew about texts that failed, whatever replies are kept.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Index CORPUS into INDEX. Run it again to go on from where it stopped, or to take in what changed."""
     from graphmill.jobs.index import run
+    from graphmill.jobs.llm_args import llm_args
 
     options = {
         "llm.model": llm,
+        "llm.args": llm_args(llm_arg),
+        "llm.python": llm_python,
         "embedder.model": embedder,
         "extract.profile": profile,
         "extract.language": language,
@@ -70,7 +92,7 @@ def index(
         "corpus.title_column": title_column,
     }
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    raise typer.Exit(run(corpus, index, config, given, json))
+    raise typer.Exit(run(corpus, index, config, given, json, retry_failures))
 
 
 @app.command(
@@ -97,11 +119,14 @@ def query(
         typer.Option("--lexical/--no-lexical", help="Fuse word search with the vectors. [default: by language]"),
     ] = None,
     llm: LLM = None,
+    llm_arg: LLMArg = None,
+    llm_python: LLMPython = None,
     embedder: Embedder = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Ask INDEX a QUESTION."""
+    from graphmill.jobs.llm_args import llm_args
     from graphmill.jobs.query import run
 
     options = {
@@ -115,7 +140,12 @@ def query(
         "strict": not permissive,
         "lexical": lexical,
     }
-    settings = {"llm.model": llm, "embedder.model": embedder}
+    settings = {
+        "llm.model": llm,
+        "llm.args": llm_args(llm_arg),
+        "llm.python": llm_python,
+        "embedder.model": embedder,
+    }
     raise typer.Exit(
         run(
             index,
@@ -160,6 +190,65 @@ def parse(
     from graphmill.jobs.parse import run
 
     raise typer.Exit(run(profile, finish_reason, json))
+
+
+prompts = typer.Typer(no_args_is_help=True, help="Show the extraction prompts.")
+app.add_typer(prompts, name="prompts")
+
+
+@prompts.command(
+    epilog="Examples:  graphmill prompts show lightrag    graphmill prompts show json --language zh --text note.txt    "
+    "graphmill prompts show my.toml --json"
+)
+def show(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A packaged profile's name, or a TOML file.")],
+    language: Annotated[str, typer.Option(help="auto, or the language of prompts and descriptions.")] = "auto",
+    text: Annotated[
+        Path | None, typer.Option(metavar="FILE|-", help="The text; - is standard input. [default: a line for it]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the messages that a model would be sent about a text with PROFILE."""
+    from graphmill.jobs.prompts import show as run
+
+    raise typer.Exit(run(profile, language, text, json))
+
+
+@prompts.command("list", epilog="Example:  graphmill prompts list --json")
+def list_prompts(json: Json = False) -> None:
+    """List the packaged profiles with their languages and entity types."""
+    from graphmill.jobs.prompts import list_prompts as run
+
+    raise typer.Exit(run(json))
+
+
+bench = typer.Typer(no_args_is_help=True, help="Measure this machine.")
+app.add_typer(bench, name="bench")
+
+
+@bench.command(
+    epilog="Examples:  graphmill bench extract models/Qwen3-8B    graphmill bench extract models/Qwen3-8B "
+    "--llm-arg quantization=fp8 --num-prompts 1000 --json",
+)
+def extract(
+    model: Annotated[str, typer.Argument(help="A folder with the model's files.")],
+    num_prompts: Annotated[int, typer.Option(help="Prompts a round.")] = 256,
+    prompt_tokens: Annotated[int, typer.Option(help="Tokens of each prompt's own text.")] = 1200,
+    output_tokens: Annotated[int, typer.Option(help="Tokens of each reply.")] = 256,
+    profile: Annotated[
+        str, typer.Option(help="Extraction profile, whose instructions all prompts share.")
+    ] = "graphrag",
+    repeats: Annotated[int, typer.Option(help="Rounds that are measured, after one that warms up.")] = 3,
+    llm_arg: LLMArg = None,
+    llm_python: LLMPython = None,
+    json: Json = False,
+) -> None:
+    """Put the same prompts through plain vLLM and through the whole extraction stage, in turns."""
+    from graphmill.jobs.bench import Workload, run
+    from graphmill.jobs.llm_args import llm_args
+
+    workload = Workload(num_prompts, prompt_tokens, output_tokens, profile, repeats)
+    raise typer.Exit(run(model, llm_args(llm_arg) or {}, llm_python, workload, json))
 
 
 @app.command()

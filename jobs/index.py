@@ -12,11 +12,18 @@ from graphmill.engine.config import load_config
 from graphmill.jobs.progress import make_progress
 
 
-def run(corpus: Path, index: Path, config_file: Path | None, options: Mapping[str, Any], as_json: bool) -> int:
+def run(
+    corpus: Path,
+    index: Path,
+    config_file: Path | None,
+    options: Mapping[str, Any],
+    as_json: bool,
+    retry_failures: bool = False,
+) -> int:
     """Builds or updates the index and prints the summary; exit code 3 when some texts could not be read."""
     config = load_config(config_file, options)
     with make_progress(quiet=as_json) as progress:
-        summary = build_folder(corpus, index, config, progress)
+        summary = build_folder(corpus, index, config, progress, retry_failures)
     summary = {**summary, "index": str(index), "warnings": progress.warnings}
     print(json.dumps(summary, ensure_ascii=False, indent=2) if as_json else render(summary))
     return 3 if summary["status"] == "partial" else 0
@@ -32,8 +39,10 @@ def render(summary: Mapping[str, Any]) -> str:
             "chunks",
             f"{summary['chunks']:,} ({summary['distinct_texts']:,} distinct, {summary['chunk_tokens']:,} tokens)",
         ),
+        *([("near duplicates", f"{summary['near_duplicates']:,}")] if "near_duplicates" in summary else []),
         ("entities", f"{summary['entities']:,}"),
         ("relationships", f"{summary['relationships']:,}"),
+        *([("claims", f"{summary['claims']:,}")] if "claims" in summary else []),
         ("communities", f"{summary['communities']:,}" + (f" ({levels})" if levels else "")),
         ("reports", reports or "0"),
     ]

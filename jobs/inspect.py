@@ -98,9 +98,21 @@ def entity_view(folder: RunFolder, name: str, top: int) -> dict[str, Any]:
             for row in mine.slice(0, top).to_pylist()
         ],
         "num_relationships": mine.num_rows,
+        "claims": _claims(folder, entity["key"], top),
         "communities": member_of,
         "sources": sources.slice(0, top).to_pylist(),
     }
+
+
+def _claims(folder: RunFolder, key: str, top: int) -> list[dict[str, Any]]:
+    """What was claimed of an entity, or against others in relation to it."""
+    if "claims" not in folder.tables:
+        return []
+    claims = folder.read("claims")
+    mine = claims.filter(pc.or_(pc.equal(claims["subject_key"], key), pc.equal(claims["object_key"], key)))
+    shown = mine.select(["subject", "object", "type", "status", "start", "end", "description", "source", "text_id"])
+    rows: list[dict[str, Any]] = shown.slice(0, top).to_pylist()
+    return rows
 
 
 def community_view(folder: RunFolder, number: int, top: int) -> dict[str, Any]:
@@ -169,6 +181,9 @@ def render_entity(view: Mapping[str, Any]) -> str:
         f"  {r['weight']:>8.2f}  {r['with']}" + (f": {r['description']}" if r["description"] else "")
         for r in view["relationships"]
     ]
+    if view["claims"]:
+        told = (f"{c['type']} {c['status']}: {c['description']}" for c in view["claims"])
+        lines += ["", "claims", *(f"  {line}" for line in told)]
     lines += ["", "communities"] + [
         f"  {c['community']:>5}  level {c['level']}: {c['title']}" for c in view["communities"]
     ]

@@ -53,6 +53,9 @@ class PlainProgress:
     def skip(self, stage: str) -> None:
         self._say(f"{stage}: already done")
 
+    def note(self, message: str) -> None:
+        self._say(message)
+
     def warn(self, message: str) -> None:
         self.warnings.append(message)
         self._say(f"warning: {message}")
@@ -119,6 +122,9 @@ class LiveProgress:
 
     def skip(self, stage: str) -> None:
         self._bars.add_task(stage, total=1, completed=1, unit="", rate="[dim]already done[/]")
+
+    def note(self, message: str) -> None:
+        self._console.print(message, style="dim", markup=False, highlight=False)
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)

@@ -15,6 +15,7 @@ from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config, ConfigError, LLMConfig
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract import ExtractConfig, NoRecordsError
+from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.pipeline import EmptyCorpusError
@@ -64,10 +65,17 @@ class Model:
 
 
 def run(
-    documents: Any, path: Path, model: Model | None, config: Config | None = None, progress: Silent | None = None
+    documents: Any,
+    path: Path,
+    model: Model | None,
+    config: Config | None = None,
+    progress: Silent | None = None,
+    **options: bool,
 ) -> dict[str, Any]:
     generator = None if model is None else FunctionGenerator(model, model="scripted", max_in_flight=8)
-    return graphmill.index(documents, path, generator, HashingEmbedder(32), WordTokenizer(), config, progress)
+    return graphmill.index(
+        documents, path, generator, HashingEmbedder(32), WordTokenizer(), config, progress, **options
+    )
 
 
 def people(num: int) -> list[tuple[str, str]]:
@@ -161,6 +169,35 @@ def test_a_chunk_that_fails_on_every_try_fails_alone_and_is_all_that_is_asked_ag
     assert summary["status"] == "complete"
     assert model.count("extract") == 2
     assert all("Document 82." in r.messages[0]["content"] for r in model.requests if r.id.startswith("extract"))
+
+
+def test_retrying_failures_asks_anew_what_a_kept_reply_would_answer(tmp_path: Path) -> None:
+    def nothing(text: str) -> Reply | None:
+        return Reply("", "There is nothing to be found here.", None) if "Document 2." in text else None
+
+    config = Config(extract=ExtractConfig(max_gleanings=0))
+    assert run(people(4), tmp_path / "kb", Model(nothing), config)["failed"] == {"no record": 1}
+    kept = Model()
+    assert run(people(4), tmp_path / "kb", kept, config)["status"] == "partial"  # the kept reply fails again
+    assert kept.count("extract") == 0
+    model = Model()
+    assert run(people(4), tmp_path / "kb", model, config, retry_failures=True)["status"] == "complete"
+    assert model.count("extract") == 1
+
+
+def test_entities_that_the_text_does_not_name_are_dropped_and_counted_where_grounding_is_on(tmp_path: Path) -> None:
+    def invented(text: str) -> str:
+        return (
+            '("entity"<|>ADA LOVELACE<|>person<|>a)##("entity"<|>Elvis<|>person<|>b)##("entity"<|>李白<|>person<|>c)##'
+            '("relationship"<|>Ada Lovelace<|>Elvis<|>met<|>9)##'
+            '("relationship"<|>Ada Lovelace<|>李白<|>met<|>9)<|COMPLETE|>'
+        )
+
+    documents = [("a.txt", "Ada\n  Lovelace read 李\n白.")]
+    config = Config(extract=ExtractConfig(max_gleanings=0, grounding=True))
+    summary = run(documents, tmp_path / "kb", Model(invented), config)
+    assert (summary["entities"], summary["relationships"]) == (2, 1)
+    assert summary["records_rejected"] == {"not in the text": 2}
 
 
 def test_a_cut_off_reply_is_marked_and_is_not_kept_for_later_runs(tmp_path: Path) -> None:
@@ -414,3 +451,55 @@ def test_a_lexical_index_that_is_switched_off_goes_and_comes_back(tmp_path: Path
         assert index.query("Who knows Bob1?").references
     run(people(3), tmp_path / "kb", Model())
     assert (words / "chunks").is_dir()
+
+
+def test_claims_are_read_kept_and_put_into_the_material_of_reports(tmp_path: Path) -> None:
+    class Claiming(Model):
+        def __call__(self, request: Request) -> Reply | str:
+            if not request.id.startswith("claims"):
+                return super().__call__(request)
+            self.requests.append(request)
+            if len(request.messages) > 1:
+                return "<|COMPLETE|>"
+            text = request.messages[0]["content"]
+            name = next(f"ADA{n}" for n in range(4) if f"Ada{n} knows" in text)
+            claim = f"({name}<|>NONE<|>FRAUD<|>SUSPECTED<|>2031-03-01<|>NONE<|>{name} is accused of fraud<|>it says so)"
+            return claim + "<|COMPLETE|>"
+
+    config = Config(claims=ClaimsConfig(enabled=True, entity_specs="person", description="accusations"))
+    model = Claiming()
+    run(people(4), tmp_path / "kb", model, config)
+    assert model.count("claims") == 8
+    assert "accusations" in next(r for r in model.requests if r.id.startswith("claims")).messages[0]["content"]
+    claims = RunFolder.open(tmp_path / "kb").read("claims").to_pylist()
+    assert {(c["subject"], c["object_key"], c["status"], c["start"]) for c in claims} == {
+        (f"ADA{n}", "", "SUSPECTED", "2031-03-01") for n in range(4)
+    }
+    reports = [r.messages[0]["content"] for r in model.requests if r.id.startswith("report")]
+    material = "\n".join(report.rpartition("Claims:")[2] for report in reports)
+    shown = '{{"subject":"ADA{}","type":"FRAUD","status":"SUSPECTED","start":"2031-03-01"'
+    assert all(shown.format(n) in material for n in range(4))
+    again = Claiming()
+    run(people(4), tmp_path / "kb", again, config)
+    assert not again.requests
+    without = Claiming()
+    run(people(4), tmp_path / "kb", without)
+    assert without.count("claims") == 0
+
+
+def test_near_duplicates_are_read_once_and_cited_everywhere_where_a_threshold_is_set(tmp_path: Path) -> None:
+    filler = " ".join(f"word{n}" for n in range(80))
+    documents = [(f"{name}.txt", f"Ada knows Bob.\n{filler} {name}") for name in ("a", "b", "c")]
+    documents.append(("d.txt", "Cy knows Di."))
+    model = Model()
+    run(documents, tmp_path / "off", model)
+    assert model.count("extract") == 8
+    model = Model()
+    summary = run(documents, tmp_path / "kb", model, Config(extract=ExtractConfig(near_duplicates=0.8)))
+    assert model.count("extract") == 4
+    assert (summary["near_duplicates"], summary["distinct_texts"], summary["status"]) == (2, 4, "complete")
+    ada = next(row for row in contents(tmp_path / "kb")["entities"] if row["name"] == "Ada")
+    assert len(ada["chunk_ids"]) == 3
+    again = Model()
+    run(documents, tmp_path / "kb", again)  # without the threshold the others are read after all
+    assert again.count("extract") == 4

@@ -14,6 +14,7 @@ from graphmill.engine.openai_generator import OpenAIGenerator
 from graphmill.engine.replay import ReplayGenerator
 from graphmill.engine.server import ServerError
 from graphmill.engine.server_tokenizer import ServerTokenizer
+from graphmill.engine.vllm_generator import VLLMGenerator, VLLMOptions
 
 
 def vllm(path: str, body: Any) -> Answer:
@@ -63,10 +64,17 @@ def test_a_recording_is_opened(tmp_path: Path) -> None:
     assert generator.context_tokens == 77
 
 
-@pytest.mark.parametrize("spec", ["org/model-7b", "./folder", "localhost:8000"])
-def test_a_model_name_is_refused_with_the_way_to_serve_it(spec: str) -> None:
-    with pytest.raises(UnknownModelError, match=f"vllm serve {spec}"):
+@pytest.mark.parametrize("spec", ["./folder", "localhost:8000", "gpt-9"])
+def test_what_names_no_model_is_refused_with_what_does(spec: str) -> None:
+    with pytest.raises(UnknownModelError, match=f"'{spec}': expected none, a folder with config.json"):
         open_generator(spec)
+
+
+def test_a_folder_is_a_model_for_vllm_which_is_not_loaded_before_it_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
+    generator = open_generator(str(tmp_path), vllm=VLLMOptions({"max_num_seqs": 64}))
+    assert isinstance(generator, VLLMGenerator)
+    assert (generator.context_tokens, generator.max_in_flight, generator.starts) == (4096, 128, 0)
 
 
 def test_the_packaged_embedder_goes_by_two_names_and_by_its_folder() -> None:

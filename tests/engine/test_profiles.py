@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmill.engine.answer_prompts import KINDS, answer_messages, no_context_answer
-from graphmill.engine.profiles import Delimiters, load_profile, messages
+from graphmill.engine.profiles import Delimiters, load_profile, messages, packaged_profiles
 from graphmill.engine.prompt_language import language_code, language_name, prompt_language
-from graphmill.engine.read_reply import read_reply
+from graphmill.engine.read_reply import LAYOUTS, Reading, read_reply
 from graphmill.engine.templates import fill
 
 MINIMAL = """
@@ -34,22 +37,61 @@ def write(tmp_path: Path, content: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "de"])
-def test_the_packaged_profile_leaves_no_placeholder_unfilled(language: str) -> None:
-    profile = load_profile("graphrag", language)
-    prompt = messages(profile, "TEXT")[0]["content"]
-    for text in (prompt, profile.continue_prompt, profile.more):
+PACKAGED = [(name, language) for name, languages in packaged_profiles().items() for language in languages]
+packaged = pytest.mark.parametrize(("name", "language"), PACKAGED)
+LIGHTRAG_TYPES = "person organization location event product equipment category concept"
+GRAPHGEN_TYPES = (
+    "concept date location keyword organization person event work nature artificial science technology mission gene"
+)
+
+
+def test_every_layout_has_its_packaged_profile_in_english_and_chinese() -> None:
+    assert packaged_profiles() == dict.fromkeys(sorted(LAYOUTS), ("en", "zh"))
+    for name, language in PACKAGED:
+        profile = load_profile(name, language)
+        assert (profile.name, profile.layout.name, profile.language) == (name, name, language)
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("graphrag", "organization person geo event"),
+        ("lightrag-classic", "organization person geo event category"),
+        ("lightrag", LIGHTRAG_TYPES),
+        ("graphgen", GRAPHGEN_TYPES),
+    ],
+)
+def test_both_languages_look_for_the_same_entity_types(name: str, types: str) -> None:
+    assert {load_profile(name, language).entity_types for language in ("en", "zh")} == {tuple(types.split())}
+
+
+@pytest.mark.parametrize(("name", "language"), [*PACKAGED, *((name, "de") for name in packaged_profiles())])
+def test_a_packaged_profile_leaves_no_placeholder_unfilled(name: str, language: str) -> None:
+    profile = load_profile(name, language)
+    prompts = [message["content"] for message in messages(profile, "TEXT")]
+    for text in (*prompts, profile.continue_prompt, profile.more):
         assert text
         assert not re.search(r"\{[a-z_]+\}", text)
-    assert profile.entity_types == ("organization", "person", "geo", "event")
+    asked = "\n".join(prompts)
+    assert {"en": "English", "zh": "中文", "de": "German"}[language] in asked
+    assert ", ".join(profile.entity_types) in asked
+    if profile.layout.format == "delimited":
+        assert "<|COMPLETE|>" in asked
+        assert "<|COMPLETE|>" in profile.continue_prompt
+    assert "YES" in profile.more
 
 
-def test_all_texts_share_the_prompt_up_to_their_own_text() -> None:
-    profile = load_profile("graphrag", "en")
-    first, second = (messages(profile, text)[0]["content"] for text in ("one passage", "another"))
+@packaged
+def test_all_texts_share_the_prompt_up_to_their_own_text(name: str, language: str) -> None:
+    profile = load_profile(name, language)
+    firsts, seconds = (messages(profile, text) for text in ("one passage", "another"))
+    assert [m["role"] for m in firsts] == (["system", "user"] if name == "lightrag" else ["user"])
+    first, second = firsts[0]["content"], seconds[0]["content"]
+    assert first.count("one passage") == 1
     shared = first.index("one passage")
     assert first[:shared] == second[:shared]
     assert len(first) - shared < 50
+    assert firsts[1:] == seconds[1:]
     for example in profile.examples:
         assert first.index(example.text) < shared
 
@@ -72,20 +114,93 @@ def test_delimiters_are_a_setting_of_every_part_of_the_prompt() -> None:
     assert all("<END>" in text for text in texts)
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_examples_are_read_without_a_fault_and_hold_to_their_own_rules(language: str) -> None:
-    profile = load_profile("graphrag", language)
+def kinds(reading: Reading, kind: str) -> list[Any]:
+    return [record for record in reading.records if record.kind == kind]
+
+
+@packaged
+def test_the_examples_are_read_without_a_fault_and_hold_to_their_own_rules(name: str, language: str) -> None:
+    profile = load_profile(name, language)
+    assert 2 <= len(profile.examples) <= 3
     for example in profile.examples:
         reading = read_reply(example.output, profile.layout)
         assert reading.complete
         assert (reading.rejected, reading.repairs) == (0, {})
-        entities = {r.name for r in reading.records if r.kind == "entity"}
-        ends = {end for r in reading.records if r.kind == "relationship" for end in (r.name, r.target)}
-        assert ends <= entities
-        assert {r.type.lower() for r in reading.records if r.kind == "entity"} <= set(example.entity_types)
-        pairs = [frozenset((r.name, r.target)) for r in reading.records if r.kind == "relationship"]
-        assert len(pairs) == len(set(pairs))
-        assert all(1 <= r.strength <= 10 for r in reading.records if r.kind == "relationship")
+        entities, relationships = kinds(reading, "entity"), kinds(reading, "relationship")
+        names = [r.name for r in entities]
+        assert len(names) == len(set(names))
+        ends = {end for r in relationships for end in (r.name, r.target)}
+        assert ends <= set(names)
+        allowed = {*example.entity_types, "other"} if name == "lightrag" else set(example.entity_types)
+        assert {r.type.lower() for r in entities} <= allowed
+        pairs = [frozenset((r.name, r.target)) for r in relationships]
+        assert len(pairs) == len(set(pairs)) > 0
+        assert all(r.description.endswith((".", "。")) for r in (*entities, *relationships))
+
+
+@packaged
+def test_the_examples_fill_the_fields_of_their_layout(name: str, language: str) -> None:
+    profile = load_profile(name, language)
+    fields = profile.layout.relationship
+    for example in profile.examples:
+        reading = read_reply(example.output, profile.layout)
+        for record in kinds(reading, "relationship"):
+            assert bool(record.keywords) == ("keywords" in fields)
+            assert 1 <= record.strength <= 10
+        if "strength" in fields:
+            assert len({record.strength for record in kinds(reading, "relationship")}) > 1
+        num_keywords = 0 if name in ("graphrag", "lightrag") else 1
+        assert len(kinds(reading, "keywords")) == num_keywords
+        order = [record.kind for record in reading.records]
+        assert order == sorted(order, key=["entity", "relationship", "keywords"].index)
+        if profile.layout.format == "delimited":
+            assert example.output.startswith('("entity"<|>' if profile.layout.quoted_tag else "(entity<|>")
+
+
+@packaged
+def test_the_names_of_the_examples_stand_in_their_text_and_no_pronoun_in_a_description(
+    name: str, language: str
+) -> None:
+    profile = load_profile(name, language)
+    for example in profile.examples:
+        records = read_reply(example.output, profile.layout).records
+        for record in records:
+            assert not re.search(r"\b(?i:he|she|they|him|her|his|their|them)\b|[他她]", record.description)
+            if name != "graphrag" and record.kind == "entity":  # which names events by what happened
+                assert record.name in example.text
+        if language == "zh":
+            assert all(re.search("[\u4e00-\u9fff]", record.description or "中") for record in records)
+
+
+def test_no_two_examples_are_about_the_same_text() -> None:
+    texts = [example.text for name, language in PACKAGED for example in load_profile(name, language).examples]
+    assert len(texts) == len(set(texts))
+
+
+def objects_of(schema: Any) -> list[Mapping[str, Any]]:
+    members = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    inner = [found for member in members for found in objects_of(member)]
+    return [schema, *inner] if isinstance(schema, dict) and schema.get("type") == "object" else inner
+
+
+def test_only_the_json_profile_has_a_schema_and_its_examples_hold_to_it() -> None:
+    for name, language in PACKAGED:
+        profile = load_profile(name, language)
+        assert (profile.schema is not None) == (name == "json")
+        if profile.schema is None:
+            continue
+        whole, entity, relationship = objects_of(profile.schema)
+        for schema in (whole, entity, relationship):
+            assert schema["additionalProperties"] is False
+            assert schema["required"] == list(schema["properties"])
+        assert entity["properties"]["type"] == {"type": "string"}
+        assert relationship["properties"]["strength"] == {"type": "integer", "enum": list(range(1, 11))}
+        for example in profile.examples:
+            value = json.loads(example.output)
+            assert list(value) == whole["required"]
+            for members, schema in (("entities", entity), ("relationships", relationship)):
+                assert {tuple(member) for member in value[members]} == {tuple(schema["required"])}
+            assert all(type(r["strength"]) is int for r in value["relationships"])
 
 
 def test_the_layout_knows_the_delimiters_and_the_types() -> None:
@@ -142,7 +257,7 @@ def test_a_faulty_profile_is_refused_by_file_and_key(tmp_path: Path, change: tup
 
 
 def test_a_profile_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"grapfrag\.en\.toml; packaged are .*graphrag"):
+    with pytest.raises(ValueError, match=r"no profile 'grapfrag'; packaged are graphgen, graphrag, json, lightrag"):
         load_profile("grapfrag", "en")
     with pytest.raises(ValueError, match=r"there is no prompt file no/where\.toml"):
         load_profile("no/where.toml", "en")

@@ -128,7 +128,9 @@ def test_doctor_tells_packages_and_backends_and_mends_what_is_missing() -> None:
     [
         (["index", "nowhere", "kb"], 2, "no corpus at nowhere"),
         (["index", "{corpus}", "kb", "--profile", "grafrag"], 2, "grafrag"),
-        (["index", "{corpus}", "kb", "--llm", "some/model"], 2, "vllm serve some/model"),
+        (["index", "{corpus}", "kb", "--llm", "./nomodel"], 2, "a folder with config.json"),
+        (["index", "{corpus}", "kb", "--llm-arg", "seed"], 2, "--llm-arg must be KEY=VALUE, got 'seed'"),
+        (["index", "{corpus}", "kb", "--llm", "some/model", "--llm-python", "nopython"], 1, "can't start nopython"),
         (["index", "{corpus}", "kb", "--llm", "http://localhost:9/v1"], 1, "localhost:9"),
         (["index", "{corpus}", "kb", "--embedder", "nomodel"], 2, "nomodel"),
         (["index", "{corpus}", "kb", "--device", "tpu"], 2, "device must be one of"),

@@ -1,0 +1,212 @@
+"""A language model that graphmill runs itself: vLLM engines in processes of their own, each kept full."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from graphmill.engine.models import Reply, Request, Tokenizer
+from graphmill.engine.vllm_process import EngineGone, VLLMProcess, untried
+
+DEFAULTS: Mapping[str, Any] = {
+    # All prompts of a profile begin alike, and a gleaning round repeats the whole of the round before.
+    "enable_prefix_caching": True,
+    "seed": 0,
+}
+"""Engine arguments that differ from vLLM's own defaults, or that we rely on."""
+NO_THINKING: Mapping[str, Any] = {"enable_thinking": False}
+"""Chat template variables: thinking costs ten times the tokens of the records and finds no more of them."""
+QUEUED = 2
+"""Requests held for each that the engine can run, so that it never waits for the next."""
+DEFAULT_NUM_SEQS = 256
+"""vLLM's own max_num_seqs for offline use, where it isn't set."""
+_SHAPING = (
+    "dtype", "quantization", "kv_cache_dtype", "revision", "tokenizer", "chat_template", "hf_overrides", "load_format",
+    "seed", "max_model_len", "logits_processor_pattern", "speculative_config",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class VLLMOptions:
+    """How vLLM is run; ``args`` are its own engine arguments by its own names."""
+
+    args: Mapping[str, Any] = field(default_factory=dict)
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=lambda: dict(NO_THINKING))
+    python: str | None = None
+    """Python of the environment that holds vLLM; None for this one."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling parameters of every request by vLLM's names, such as top_p or repetition_penalty."""
+    replicas: int = 1
+    """Engines beside each other, each on its own GPUs, tensor_parallel_size of them."""
+
+
+class VLLMGenerator:
+    """Chat completions from vLLM, as they finish. The engine is loaded with the first request, and anew after ``rest``.
+
+    model  a folder with the model's files, or its name on the hub
+    warn   is told what a person should know
+    note   is told of what takes long
+    Requests of one conversation, whose ids differ after the last slash only, go to the same replica, whose cache holds
+    their prefix; a new one goes to the replica that has least to do.
+    """
+
+    enforces_schema = True
+
+    def __init__(
+        self,
+        model: str,
+        options: VLLMOptions | None = None,
+        *,
+        context_tokens: int | None = None,
+        max_in_flight: int | None = None,
+        warn: Callable[[str], None] = lambda message: None,
+        note: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.options = options or VLLMOptions()
+        if self.options.replicas < 1:
+            raise ValueError(f"llm.replicas must be at least 1, got {self.options.replicas}")
+        self._args = {**DEFAULTS, **self.options.args, "model": model}
+        if context_tokens is not None:
+            self._args["max_model_len"] = context_tokens
+        self._warn, self._note = warn, note
+        self._processes: list[VLLMProcess] = []
+        self._replies: queue.SimpleQueue[tuple[int, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._open: dict[str, tuple[str, int]] = {}
+        """Of each open request by its own id: the caller's id and the replica."""
+        self._replica_of: dict[str, int] = {}
+        self._load: list[int] = []
+        self._number = 0
+        self.starts = 0
+        """How often the engine was loaded."""
+        self.model = _identity(model, self._args, self.options)
+        self.max_in_flight = max_in_flight or (
+            QUEUED * int(self._args.get("max_num_seqs") or DEFAULT_NUM_SEQS) * self.options.replicas
+        )
+        self.tokenizer: Tokenizer | None = _tokenizer(str(self._args.get("tokenizer") or model))
+        known = _context_of(Path(model)) if "max_model_len" not in self._args else int(self._args["max_model_len"])
+        # A model that is not on disk is only known once it is loaded.
+        self.context_tokens: int = known or int(self._start()["max_model_len"])
+
+    def __repr__(self) -> str:
+        return f"VLLMGenerator({self.model!r})"
+
+    def load(self) -> None:
+        """Loads the engines, if they aren't, and waits for them."""
+        if not self._processes:
+            self._start()
+
+    def submit(self, request: Request) -> None:
+        """Passes the request to an engine, which it joins at once."""
+        self.load()
+        self._number += 1
+        own_id = str(self._number)
+        conversation = "/".join(request.id.split("/")[:2])
+        replica = self._replica_of.get(conversation, self._load.index(min(self._load)))
+        if len(self._processes) > 1:
+            self._replica_of[conversation] = replica
+        self._load[replica] += 1
+        self._open[own_id] = request.id, replica
+        self._processes[replica].send(
+            {
+                "id": own_id,
+                "messages": [dict(message) for message in request.messages],
+                "max_tokens": request.max_tokens,
+                "temperature": request.temperature,
+                "schema": request.schema,
+                "options": {**self.options.sampling, **request.options},
+            }
+        )
+
+    def collect(self) -> Sequence[Reply]:
+        """Replies that have come in, after waiting for the first; raises EngineGone when an engine has ended."""
+        if not self._open:
+            raise RuntimeError("collect() was called with no request open")
+        replies: list[Reply] = []
+        while not replies or not self._replies.empty():
+            replica, found = self._replies.get()
+            if found is None:
+                if replies:
+                    self._replies.put((replica, None))  # what did come is handed out first
+                    break
+                raise EngineGone(f"{self._processes[replica].last_words()}\nthe same command goes on from here")
+            request_id, _ = self._open.pop(found.pop("id"))
+            self._load[replica] -= 1
+            replies.append(Reply(request_id, **found))
+        return replies
+
+    def rest(self) -> None:
+        """Ends the engines, which gives their memory back; the next request loads them again."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            process.close()
+        self._replies = queue.SimpleQueue()
+        self._open.clear()
+        self._replica_of.clear()
+
+    def close(self) -> None:
+        """Ends the engines. Doing it twice is fine."""
+        self.rest()
+
+    def _start(self) -> dict[str, Any]:
+        """Loads the engines, all at once, and waits for them. Returns what the first says of itself."""
+        setup = {"task": "generate", "args": self._args, "chat_template_kwargs": self.options.chat_template_kwargs}
+        replies, options = self._replies, self.options
+        width = int(self._args.get("tensor_parallel_size", 1)) * int(self._args.get("pipeline_parallel_size", 1))
+
+        def deliver_from(replica: int) -> Callable[[dict[str, Any] | None], None]:
+            return lambda reply: replies.put((replica, reply))
+
+        self.starts += 1
+        self._note(f"vLLM is loading {self._args['model']}")
+        begin = time.monotonic()
+        try:
+            for replica in range(options.replicas):
+                devices = ",".join(str(replica * width + n) for n in range(width)) if options.replicas > 1 else None
+                self._processes.append(VLLMProcess(setup, deliver_from(replica), options.python, devices))
+            facts = [process.wait_ready() for process in self._processes]
+        except BaseException:
+            self.rest()
+            raise
+        self._load = [0] * options.replicas
+        self._note(f"vLLM {facts[0]['version']} has loaded it in {time.monotonic() - begin:.0f} s")
+        if self.starts == 1 and (warning := untried(facts[0]["version"])):
+            self._warn(warning)
+        return facts[0]
+
+
+def _identity(model: str, arguments: Mapping[str, Any], options: VLLMOptions) -> str:
+    """The model's name with a hash of what shapes its replies: the same model in another folder keeps its replies."""
+    folder = Path(model)
+    files = (
+        sorted((p.name, p.stat().st_size) for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [(model, 0)]
+    )
+    shaping = {name: arguments[name] for name in _SHAPING if name in arguments}
+    how = [dict(options.chat_template_kwargs), dict(options.sampling)]
+    print_ = json.dumps([files, shaping, how], sort_keys=True, default=str)
+    name = folder.resolve().name if folder.is_dir() else model
+    return f"{name}@{blake2b(print_.encode(), digest_size=5).hexdigest()}"
+
+
+def _context_of(folder: Path) -> int | None:
+    """The context that a model's config.json tells; None where there is none to read."""
+    try:
+        document = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    for part in (document, document.get("text_config") or {}):
+        if isinstance(part.get("max_position_embeddings"), int):
+            return int(part["max_position_embeddings"])
+    return None
+
+
+def _tokenizer(model: str) -> Tokenizer | None:
+    """The model's own tokenizer, where it is on disk."""
+    from graphmill.engine.tokenizers import HFTokenizer
+
+    return HFTokenizer(model) if (Path(model) / "tokenizer.json").is_file() else None
