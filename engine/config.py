@@ -123,7 +123,9 @@ def load_config(path: Path | None, overrides: Mapping[str, Any] | None = None) -
         section = values
         for part in sections:
             section = section.setdefault(part, {})
-        section[name] = value
+        before = section.get(name)
+        # A table on the command line, of engine arguments, adds to the file's.
+        section[name] = {**before, **value} if isinstance(before, Mapping) and isinstance(value, Mapping) else value
     where = f"{path}: " if path is not None else ""
     return typing.cast(Config, _fill(Config, values, where, ""))
 

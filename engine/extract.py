@@ -76,6 +76,8 @@ class ExtractConfig:
     equal texts are."""
     grounding: bool = False
     """Drop entities whose name does not occur in the text, and the relationships that they are an end of."""
+    retries: int = 1
+    """How often a reply without a record, or cut off before its first, is asked for again."""
     stop_after: int = 20
     """Replies from the start that all hold no record before the run is stopped; 0 never stops."""
     shard_texts: int = 1024
@@ -84,7 +86,8 @@ class ExtractConfig:
     def __post_init__(self) -> None:
         if self.extractor not in ("auto", "model", "phrases"):
             raise ValueError(f"extract.extractor must be auto, model or phrases, got {self.extractor!r}")
-        for name, minimum in (("max_gleanings", 0), ("max_tokens", 1), ("stop_after", 0), ("shard_texts", 1)):
+        at_least = {"max_gleanings": 0, "max_tokens": 1, "retries": 0, "stop_after": 0, "shard_texts": 1}
+        for name, minimum in at_least.items():
             if getattr(self, name) < minimum:
                 raise ValueError(f"extract.{name} must be at least {minimum}, got {getattr(self, name)}")
         code = language_code(self.language)
@@ -162,10 +165,13 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
     schema = profile.schema
     reply = yield _request(read, prompt, config, schema)
     reading = _note(read, reply, profile)
-    if reading is not None and not reading.records and not reading.complete:
+    for attempt in range(1, config.retries + 1):
+        if reading is None or reading.records or reading.complete:
+            break
         # Cut off or without a single record: the same prompt at the same temperature would only give it again.
         read.num_rejected, read.reasons = 0, Counter()
-        reply = yield _request(read, prompt, config, schema, max(config.temperature, RETRY_TEMPERATURE))
+        temperature = max(config.temperature, min(1.0, RETRY_TEMPERATURE * attempt))
+        reply = yield _request(read, prompt, config, schema, temperature)
         reading = _note(read, reply, profile)
     if reading is None:
         return _failed(read, reply.error or "no reply")

@@ -84,12 +84,16 @@ class Embedder(Protocol):
     """Maps texts to vectors. A row that can't be embedded comes back as NaN or zeros; the caller deals with it."""
 
     model: str
-    dimension: int
-    max_tokens: int
-    """Longest text in tokens, start and end tokens not counted; longer texts are never passed in."""
     tokenizer: Tokenizer
     languages: frozenset[str] | None
     """ISO 639-1 codes of the languages the model knows; None for any."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest text in tokens, start and end tokens not counted; longer texts are never passed in."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """float32 [n, dimension], one row a text."""

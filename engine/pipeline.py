@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,8 +22,8 @@ from graphmill.engine.describe import describe
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
 from graphmill.engine.extract import NoRecordsError, TextRead, extract, extraction_tables
-from graphmill.engine.extract_claims import ClaimsOfText, claim_tables, extract_claims
 from graphmill.engine.extract_phrases import extract_phrases
+from graphmill.engine.find_claims import find_claims
 from graphmill.engine.find_duplicates import find_duplicates
 from graphmill.engine.index_words import chunk_words, finish_words
 from graphmill.engine.replies import StoredGenerator
@@ -32,7 +31,7 @@ from graphmill.engine.report import report
 from graphmill.engine.resolve import Graph, resolve
 from graphmill.engine.run import Run, fingerprint
 from graphmill.engine.summary import latest_readings, summarise_run
-from graphmill.engine.texts import EMBEDDED, texts_to_embed
+from graphmill.engine.texts import EMBEDDED, texts_to_embed, texts_to_read
 from graphmill.engine.weigh_phrases import weigh_phrases
 from graphmill.engine.write_behind import WriteBehind
 
@@ -122,7 +121,7 @@ def extract_chunks(run: Run) -> None:
         run.progress.skip("extractions")
         return
     with run.stage("extractions", len(languages), "texts", len(languages) - len(wanted)):
-        texts = _texts(run, wanted, languages)
+        texts = texts_to_read(folder, wanted, languages)
         failed_before = _read_before(run, stamp, "failed") if run.retry_failures else frozenset()
 
         def write(batch: list[TextRead]) -> None:
@@ -157,42 +156,6 @@ def _read_texts(
         if isinstance(generator, StoredGenerator):
             generator.forget()
         raise
-
-
-def find_claims(run: Run) -> None:
-    """Chunks -> claims, claim_readings, where they are asked for. Texts that were read before are not read again."""
-    folder, settings, generator = run.folder, run.config.claims, run.generator
-    if not settings.enabled or generator is None:
-        if settings.enabled:
-            run.progress.warn("claims are read by a model, and there is none: none were looked for")
-        return
-    languages = run.texts()
-    prompts = run.claim_prompts(languages.values())
-    print_ = fingerprint("claims", generator.model, settings, run.config.extract.language, run.claim_prints())
-    claims, readings = folder.start("claims", print_), folder.start("claim_readings", print_)
-    done: set[str] = set()
-    if readings.table.shards:
-        before = folder.read("claim_readings", ["text_id", "status"])
-        done = set(before.filter(pc.not_equal(before["status"], "failed"))["text_id"].to_pylist())
-    wanted = languages.keys() - done
-    if not wanted and folder.is_finished("claims", print_):
-        run.progress.skip("claims")
-        return
-    with run.stage("claims", len(languages), "texts", len(languages) - len(wanted)):
-
-        def write(batch: list[ClaimsOfText]) -> None:
-            found, read = claim_tables(batch)
-            with folder.together():
-                claims.append(found)
-                readings.append(read)
-            run.progress.advance(len(batch))
-
-        with WriteBehind() as behind:
-            for batch in extract_claims(_texts(run, wanted, languages), generator, prompts, settings):
-                behind.do(partial(write, batch))
-        with folder.together():
-            claims.finish()
-            readings.finish()
 
 
 def resolve_extractions(run: Run) -> None:
@@ -252,9 +215,9 @@ def write_reports(run: Run) -> None:
     """Communities, entities, relationships -> reports."""
     folder, settings = run.folder, run.config.report
     inputs = [folder.tables[name].hash for name in ("communities", "entities", "relationships")]
-    claims = folder.read("claims") if run.config.claims.enabled and folder.tables.get("claims") else None
+    claims = run.claims()
     if claims is not None:
-        inputs.append(folder.tables["claims"].hash)
+        inputs.append(fingerprint(claims["claim_id"].to_pylist(), claims["description"].to_pylist()))
     stamp = fingerprint("reports", inputs, settings, run.config.extract.language, run.reader())
     if run.is_done("reports", "reports", stamp):
         return
@@ -335,16 +298,6 @@ def _read_before(run: Run, stamp: str, *statuses: str) -> frozenset[str]:
         return frozenset()
     readings = latest_readings(run.folder)
     return frozenset(readings.filter(pc.is_in(readings["status"], pa.array(statuses)))["text_id"].to_pylist())
-
-
-def _texts(run: Run, wanted: AbstractSet[str], languages: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(text id, text, language) of the wanted texts, each once, shard by shard."""
-    left = set(wanted)
-    for shard in run.folder.shards("chunks", ["text_id", "text"]):
-        for text_id, text in zip(shard["text_id"].to_pylist(), shard["text"].to_pylist(), strict=True):
-            if text_id in left:
-                left.remove(text_id)
-                yield text_id, text, languages[text_id]
 
 
 def _failures(batch: list[TextRead]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -38,6 +39,7 @@ from graphmill.kernels.pack import pack, pack_bins
 MAX_REFERENCES = 5
 MAX_ANSWER_TOKENS = 2048
 UNLIMITED = 2**62
+_ASKED = itertools.count(1)
 
 _CITATION = re.compile(r"([ \t]*)[\[【［](\d{1,6}(?:\s*[,，、;；\-–—]\s*\d{1,6})*)[\]】］]")
 _NUMBERS = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
@@ -163,10 +165,11 @@ def _map_reports(
     tokens = np.minimum(tokens, param.global_max_token_for_community_report)
     bins = pack_bins(tokens, param.global_max_token_for_community_report)
     conversations = []
+    run = next(_ASKED)
     for number in range(int(bins.max()) + 1):
         group = Context({"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
         prompt = answer_messages("global_map", language, group.render(), question, strict=param.strict)
-        conversations.append(_points(number, prompt, param))
+        conversations.append(_points(run, number, prompt, param))
     found = list(converse(conversations, generator))
     points = [point for _, group in sorted(found, key=lambda item: item[0]) for point in group]
     errors = [point["error"] for point in points if "error" in point]
@@ -184,11 +187,11 @@ def _map_reports(
 
 
 def _points(
-    number: int, prompt: list[Message], param: QueryParam
+    run: int, number: int, prompt: list[Message], param: QueryParam
 ) -> Coroutine[Request, Reply, tuple[int, list[dict[str, Any]]]]:
     """Asks one group of reports for its points; a reply that can't be read is an error."""
     options = dict(param.global_special_community_map_llm_kwargs)
-    reply = yield Request(f"query/map/{number}", prompt, MAX_ANSWER_TOKENS, schema=POINTS_SCHEMA, options=options)
+    reply = yield Request(f"query/map{run}/{number}", prompt, MAX_ANSWER_TOKENS, schema=POINTS_SCHEMA, options=options)
     if reply.error is not None:
         return number, [{"error": reply.error}]
     points = (read_json_object(reply.text) or {}).get("points")
@@ -210,8 +213,10 @@ def _point(value: Any) -> dict[str, Any] | None:
 
 def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple[str, list[Reference]]:
     """The model's answer with only those citations that the context holds, and what they refer to."""
-    generator.submit(Request("query/answer", prompt, MAX_ANSWER_TOKENS))
-    reply = next(iter(generator.collect()))
+    # A number of its own: a reply to a question that was interrupted may still come.
+    request_id = f"query/answer/{next(_ASKED)}"
+    generator.submit(Request(request_id, prompt, MAX_ANSWER_TOKENS))
+    reply = next(r for replies in iter(generator.collect, None) for r in replies if r.id == request_id)
     if reply.error is not None:
         raise AnswerError(f"the model gave no answer: {reply.error}")
     text, is_open = strip_thoughts(reply.text)

@@ -80,7 +80,8 @@ class Run:
 
     def rest(self) -> None:
         """Ends a stage of the model: it gives its memory back where the stages that follow want the GPU."""
-        if self.backend.name == "cuda" and self.models.generator is not None:
+        wanted = self.backend.name == "cuda" or getattr(self.models.embedder, "loads_engine", False)
+        if wanted and self.models.generator is not None:
             rest(self.models.generator)
 
     @property
@@ -97,7 +98,9 @@ class Run:
         if generator is None:
             return ["phrases", PHRASES]
         profile = self.profiles(["en"])["en"]
-        shaping = (settings.max_gleanings, settings.max_tokens, settings.temperature, settings.grounding)
+        shaping = (
+            settings.max_gleanings, settings.max_tokens, settings.temperature, settings.retries, settings.grounding,
+        )  # fmt: skip
         return ["model", generator.model, profile.content_hash, settings.language, *shaping]
 
     def profiles(self, languages: Iterable[str]) -> dict[str, Profile]:
@@ -148,6 +151,17 @@ class Run:
             return None
         duplicates = self.folder.read("duplicates")
         return duplicates if duplicates.num_rows else None
+
+    def claims(self) -> pa.Table | None:
+        """CLAIMS of the texts that the corpus holds now, ordered by text; None where none are looked for."""
+        if not self.config.claims.enabled or self.generator is None:
+            return None
+        wanted = pc.unique(self.chunks("text_id")["text_id"])
+        claims = self.folder.read("claims")
+        # Ordered by what they are, whatever order the replies came in.
+        order = [("text_id", "ascending"), ("claim_id", "ascending")]
+        found: pa.Table = claims.filter(pc.is_in(claims["text_id"], value_set=wanted)).sort_by(order)
+        return found
 
     def texts(self) -> dict[str, str]:
         """Language of each text that is to be read, by text id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -61,3 +63,15 @@ def _first_of_each(ids: list[str], values: list[Any]) -> tuple[list[str], list[A
     for text_id, value in zip(ids, values, strict=True):
         first.setdefault(text_id, value)
     return list(first), list(first.values())
+
+
+def texts_to_read(
+    folder: RunFolder, wanted: AbstractSet[str], languages: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """(text id, text, language) of the wanted texts, each once, shard by shard."""
+    left = set(wanted)
+    for shard in folder.shards("chunks", ["text_id", "text"]):
+        for text_id, text in zip(shard["text_id"].to_pylist(), shard["text"].to_pylist(), strict=True):
+            if text_id in left:
+                left.remove(text_id)
+                yield text_id, text, languages[text_id]

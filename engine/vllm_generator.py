@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from graphmill.engine.model_files import file_prints
 from graphmill.engine.models import Reply, Request, Tokenizer
 from graphmill.engine.vllm_process import EngineGone, VLLMProcess, untried
 
 DEFAULTS: Mapping[str, Any] = {
     # All prompts of a profile begin alike, and a gleaning round repeats the whole of the round before.
     "enable_prefix_caching": True,
+    # A follow-up goes ahead of new texts, while its prefix is still in the cache.
+    "scheduling_policy": "priority",
     "seed": 0,
 }
 """Engine arguments that differ from vLLM's own defaults, or that we rely on."""
 NO_THINKING: Mapping[str, Any] = {"enable_thinking": False}
 """Chat template variables: thinking costs ten times the tokens of the records and finds no more of them."""
+REMEMBERED = 4
+"""Conversations for each request in flight whose replica is remembered."""
 QUEUED = 2
 """Requests held for each that the engine can run, so that it never waits for the next."""
-DEFAULT_NUM_SEQS = 256
-"""vLLM's own max_num_seqs for offline use, where it isn't set."""
+DEFAULT_NUM_SEQS = 1024
+"""vLLM's own max_num_seqs for offline work on GPUs of 70 GB and more, where it isn't set; smaller ones take fewer."""
+_OURS = frozenset(["temperature", "max_tokens", "n", "output_kind", "structured_outputs"])
 _SHAPING = (
-    "dtype", "quantization", "kv_cache_dtype", "revision", "tokenizer", "chat_template", "hf_overrides", "load_format",
-    "seed", "max_model_len", "logits_processor_pattern", "speculative_config",
+    "dtype", "quantization", "quantization_config", "kv_cache_dtype", "revision", "code_revision", "tokenizer",
+    "tokenizer_mode", "tokenizer_revision", "hf_overrides", "hf_config_path", "load_format", "seed", "max_model_len",
+    "generation_config", "override_generation_config", "model_impl", "speculative_config", "structured_outputs_config",
+    "logits_processors",
 )  # fmt: skip
+"""Engine arguments that shape replies; the others only say how fast they come."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +82,20 @@ class VLLMGenerator:
         self.options = options or VLLMOptions()
         if self.options.replicas < 1:
             raise ValueError(f"llm.replicas must be at least 1, got {self.options.replicas}")
+        if taken := _OURS & self.options.sampling.keys():
+            raise ValueError(f"llm.sampling can't set {', '.join(sorted(taken))}: each stage has its own")
         self._args = {**DEFAULTS, **self.options.args, "model": model}
         if context_tokens is not None:
             self._args["max_model_len"] = context_tokens
+        wanted = self._args.get("max_model_len")
+        if wanted is not None and not (isinstance(wanted, int) and wanted > 0):
+            raise ValueError(f"llm.args.max_model_len must be a number of tokens above 0, got {wanted!r}")
         self._warn, self._note = warn, note
         self._processes: list[VLLMProcess] = []
         self._replies: queue.SimpleQueue[tuple[int, dict[str, Any] | None]] = queue.SimpleQueue()
         self._open: dict[str, tuple[str, int]] = {}
         """Of each open request by its own id: the caller's id and the replica."""
-        self._replica_of: dict[str, int] = {}
+        self._replica_of: OrderedDict[str, int] = OrderedDict()
         self._load: list[int] = []
         self._number = 0
         self.starts = 0
@@ -110,6 +126,8 @@ class VLLMGenerator:
         replica = self._replica_of.get(conversation, self._load.index(min(self._load)))
         if len(self._processes) > 1:
             self._replica_of[conversation] = replica
+            if len(self._replica_of) > REMEMBERED * self.max_in_flight:
+                self._replica_of.popitem(last=False)
         self._load[replica] += 1
         self._open[own_id] = request.id, replica
         self._processes[replica].send(
@@ -120,6 +138,7 @@ class VLLMGenerator:
                 "temperature": request.temperature,
                 "schema": request.schema,
                 "options": {**self.options.sampling, **request.options},
+                "priority": -_round(request.id) if self._args["scheduling_policy"] == "priority" else 0,
             }
         )
 
@@ -134,7 +153,9 @@ class VLLMGenerator:
                 if replies:
                     self._replies.put((replica, None))  # what did come is handed out first
                     break
-                raise EngineGone(f"{self._processes[replica].last_words()}\nthe same command goes on from here")
+                words = self._processes[replica].last_words()
+                self.rest()  # the next request loads it anew
+                raise EngineGone(f"{words}\nthe same command goes on from here")
             request_id, _ = self._open.pop(found.pop("id"))
             self._load[replica] -= 1
             replies.append(Reply(request_id, **found))
@@ -143,6 +164,8 @@ class VLLMGenerator:
     def rest(self) -> None:
         """Ends the engines, which gives their memory back; the next request loads them again."""
         processes, self._processes = self._processes, []
+        for process in processes:
+            process.hang_up()
         for process in processes:
             process.close()
         self._replies = queue.SimpleQueue()
@@ -166,8 +189,7 @@ class VLLMGenerator:
         self._note(f"vLLM is loading {self._args['model']}")
         begin = time.monotonic()
         try:
-            for replica in range(options.replicas):
-                devices = ",".join(str(replica * width + n) for n in range(width)) if options.replicas > 1 else None
+            for replica, devices in enumerate(_devices(options.replicas, width)):
                 self._processes.append(VLLMProcess(setup, deliver_from(replica), options.python, devices))
             facts = [process.wait_ready() for process in self._processes]
         except BaseException:
@@ -180,12 +202,30 @@ class VLLMGenerator:
         return facts[0]
 
 
+def _round(request_id: str) -> int:
+    """Which round of its conversation a request is: the third part of its id ("extract/TEXT_ID/2"), 0 without one."""
+    parts = request_id.split("/")
+    return int(parts[2]) if len(parts) > 2 and parts[2].isdigit() else 0
+
+
+def _devices(replicas: int, width: int) -> list[str | None]:
+    """CUDA_VISIBLE_DEVICES of each replica: ``width`` each of those that are shown to this process."""
+    if replicas == 1:
+        return [None]
+    shown = [device.strip() for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device.strip()]
+    if shown and len(shown) < replicas * width:
+        raise ValueError(
+            f"llm.replicas={replicas} of {width} GPUs each need {replicas * width}, "
+            f"CUDA_VISIBLE_DEVICES shows {len(shown)}"
+        )
+    devices = shown or [str(number) for number in range(replicas * width)]
+    return [",".join(devices[replica * width : (replica + 1) * width]) for replica in range(replicas)]
+
+
 def _identity(model: str, arguments: Mapping[str, Any], options: VLLMOptions) -> str:
     """The model's name with a hash of what shapes its replies: the same model in another folder keeps its replies."""
     folder = Path(model)
-    files = (
-        sorted((p.name, p.stat().st_size) for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [(model, 0)]
-    )
+    files = file_prints(folder) if folder.is_dir() else [model]
     shaping = {name: arguments[name] for name in _SHAPING if name in arguments}
     how = [dict(options.chat_template_kwargs), dict(options.sampling)]
     print_ = json.dumps([files, shaping, how], sort_keys=True, default=str)

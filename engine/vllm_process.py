@@ -20,8 +20,8 @@ from typing import IO, Any
 from graphmill.engine.server import ServerError
 
 WORKER = Path(__file__).with_name("vllm_worker.py")
-END_S = 20.0
-"""How long a process may take to end by itself."""
+END_S, LOADING_END_S = 20.0, 0.5
+"""How long a process may take to end by itself; one that is loading a model doesn't listen."""
 LAST_ERRORS, LAST_LINES = 6, 12
 """How many lines of its log are quoted: those that name an error, or else just the last."""
 TRIED = ((0, 26), (0, 32))
@@ -54,7 +54,8 @@ class VLLMProcess:
         self._deliver = deliver
         self._ready = threading.Event()
         self._sending = threading.Lock()
-        self._is_closed = False
+        self._is_closed = self._is_done = False
+        self._ended_itself = False
         self.facts: dict[str, Any] = {}
         """version, max_model_len, and dimension of an embedder; once it is ready."""
         self.fatal = ""
@@ -77,12 +78,15 @@ class VLLMProcess:
             )
         except OSError as error:
             ours.close()
+            self._log.close()
+            Path(self._log.name).unlink()
             raise EngineGone(f"can't start {command[0]} for vLLM: {error.strerror}") from error
         finally:
             theirs.close()
         self._socket = ours
         self._thread = threading.Thread(target=self._receive, daemon=True, name="vllm-replies")
         self._thread.start()
+        threading.Thread(target=self._watch, daemon=True, name="vllm-watch").start()
         self.send(setup)
 
     def wait_ready(self) -> dict[str, Any]:
@@ -114,23 +118,38 @@ class VLLMProcess:
         shown = "\n".join(f"  {line[:300]}" for line in telling)
         return f"{how}{': ' + self.fatal if self.fatal else ''}; its log is {self._log.name}, which says:\n{shown}"
 
-    def close(self) -> None:
-        """Ends the process and those that it started, which gives their memory back."""
-        if self._is_closed:
-            return
+    def hang_up(self) -> None:
+        """Tells the process to end, without waiting for it."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends the process and those that it started, which gives their memory back. Doing it twice is fine."""
+        if self._is_done:
+            return
+        self.hang_up()
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S if self.facts else LOADING_END_S)
+        finally:
+            self._kill_group()
         self._process.wait()
         self._thread.join(END_S)
         self._socket.close()
         self._log.close()
-        if self.facts and not self.fatal:
+        self._is_done = True
+        if not self._ended_itself:  # else its log is what the error points to
             Path(self._log.name).unlink(missing_ok=True)
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _watch(self) -> None:
+        """Ends what a process that is gone has left: an engine of its own may hold our socket open, and the GPU."""
+        self._process.wait()
+        self._kill_group()
 
     def _receive(self) -> None:
         with self._socket.makefile("rb") as incoming:
@@ -144,6 +163,7 @@ class VLLMProcess:
                     self.fatal = message.get("fatal", "")
                     break
         if not self._is_closed:
+            self._ended_itself = True
             with contextlib.suppress(subprocess.TimeoutExpired):  # for what it still has to say
                 self._process.wait(END_S)
         self._ready.set()

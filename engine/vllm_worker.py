@@ -14,6 +14,7 @@ import difflib
 import inspect
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -21,6 +22,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 LENGTH = struct.Struct("<I")
+_STAND_IN = re.compile("\ue000(\\d+)\ue001")
 
 
 class SetupError(Exception):
@@ -35,7 +37,7 @@ class Worker:
         self.template_options = setup.get("chat_template_kwargs", {})
         self.task = setup["task"]
         self.max_model_len: int = engine.vllm_config.model_config.max_model_len
-        self.special = sorted({*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()})
+        self.special = re.compile("|".join(map(re.escape, tokenizer.all_special_tokens)) or "(?!)")
         self.number = 0
 
     async def answer(self, request: dict[str, Any]) -> None:
@@ -68,7 +70,8 @@ class Worker:
             structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
             **request.get("options", {}),
         )
-        final = await last(self.engine.generate({"prompt_token_ids": prompt}, params, str(self.number)))
+        tokens, name = {"prompt_token_ids": prompt}, str(self.number)
+        final = await last(self.engine.generate(tokens, params, name, priority=request["priority"]))
         output = final.outputs[0]
         return {
             "text": output.text,
@@ -99,18 +102,15 @@ class Worker:
             text = "\n\n".join(message["content"] for message in messages)
             ids: list[int] = self.tokenizer(text, split_special_tokens=True)["input_ids"]
             return ids
-        if not any(token in message["content"] for message in messages for token in self.special):
+        if not any(self.special.search(message["content"]) for message in messages):
             return self.encode(self.render(messages), False)
         # The template is rendered round stand-ins, and what stands in the messages is put to the tokenizer apart.
-        marks = [f"\ue000{n}\ue001" for n in range(len(messages))]
-        rest = self.render([{**m, "content": mark} for m, mark in zip(messages, marks, strict=True)])
+        rendered = self.render([{**message, "content": f"\ue000{n}\ue001"} for n, message in enumerate(messages)])
         ids = []
-        for message, mark in zip(messages, marks, strict=True):
-            before, found, after = rest.partition(mark)
-            if found:
-                ids += self.encode(before, False) + self.encode(message["content"].strip(), True)
-                rest = after
-        return ids + self.encode(rest, False)
+        for number, piece in enumerate(_STAND_IN.split(rendered)):
+            is_content = number % 2 == 1
+            ids += self.encode(messages[int(piece)]["content"].strip() if is_content else piece, is_content)
+        return ids
 
     def render(self, messages: list[dict[str, str]]) -> str:
         try:
@@ -160,6 +160,7 @@ def make_engine(setup: dict[str, Any]) -> Any:
     """vLLM's asynchronous engine, with its own arguments by its own names."""
     try:
         from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
     except ImportError as error:
         raise SetupError(
@@ -174,7 +175,8 @@ def make_engine(setup: dict[str, Any]) -> Any:
             near = difflib.get_close_matches(name, known, 3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
             raise SetupError(f"vLLM has no engine argument {name}{hint}")
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    # As for its class LLM: vLLM then takes the scheduler's sizes for offline work, four times those of a server.
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
 
 
 async def serve(connection: socket.socket) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphmill.engine.build import index
+from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.config import Config, ConfigError, EmbedderConfig, LLMConfig
 from graphmill.engine.extract import ExtractConfig
 from graphmill.engine.function_models import HashingEmbedder
@@ -51,11 +52,13 @@ class Workload:
         for name in ("num_prompts", "prompt_tokens", "output_tokens", "repeats"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if self.profile == "json":
+            raise ConfigError("--profile json can't be compared: plain vLLM would not be held to its schema")
 
 
 def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workload, as_json: bool) -> int:
     """Measures both sides in turns, round by round, and prints them side by side."""
-    sampling = {"ignore_eos": True, "temperature": 0.0}
+    sampling: dict[str, Any] = {"ignore_eos": True, "temperature": 0.0}
     options = VLLMOptions(args, python=python, sampling={"ignore_eos": True})
     generator = VLLMGenerator(model, options)
     if generator.tokenizer is None:
@@ -64,24 +67,34 @@ def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workl
     profile = load_profile(workload.profile, "en")
     plain_args = {**DEFAULTS, **args, "model": model}
     setup = {"args": plain_args, "chat_template_kwargs": dict(options.chat_template_kwargs)}
-    measured: list[dict[str, Any]] = []
+    prompts = [[[dict(message) for message in messages(profile, text)] for text in texts] for texts in rounds]
+    asked: list[dict[str, Any]] = [
+        {"prompts": one, "sampling": {**sampling, "max_tokens": workload.output_tokens}} for one in prompts
+    ]
+    plain: list[dict[str, Any]] = []
+    ours: list[dict[str, Any]] = []
     try:
-        with _plain_vllm(setup, python) as plain:
-            generator.load()
-            for number, texts in enumerate(rounds):
-                prompts = [[dict(message) for message in messages(profile, text)] for text in texts]
-                order = ("plain", "graphmill") if number % 2 else ("graphmill", "plain")
-                taken: dict[str, Any] = {}
-                for side in order:
-                    if side == "plain":
-                        asked = {**sampling, "max_tokens": workload.output_tokens}
-                        taken[side] = plain({"prompts": prompts, "sampling": asked})
+        # Two engines don't fit on one GPU: there the sides come one after the other, elsewhere round by round.
+        in_turns = not any(Path("/dev").glob("nvidia[0-9]*"))
+        with _plain_vllm(setup, python) as put:
+            if not in_turns:
+                plain = [put(message) for message in asked]
+            else:
+                generator.load()
+                for number, texts in enumerate(rounds):
+                    if number % 2:
+                        plain.append(put(asked[number]))
+                        ours.append(_stage(texts, generator, workload))
                     else:
-                        taken[side] = _stage(texts, generator, workload)
-                if number:  # the first round warms both sides up
-                    measured.append(taken)
+                        ours.append(_stage(texts, generator, workload))
+                        plain.append(put(asked[number]))
+        if not in_turns:
+            generator.load()
+            ours = [_stage(texts, generator, workload) for texts in rounds]
     finally:
         generator.close()
+    # The first round warms both sides up.
+    measured = [{"plain": one, "graphmill": other} for one, other in zip(plain[1:], ours[1:], strict=True)]
     result = _result(measured, model, plain_args, workload)
     print(json.dumps(result, indent=2) if as_json else _render(result))
     return 0
@@ -101,8 +114,9 @@ def texts_of_round(workload: Workload, tokenizer: Any, number: int) -> list[str]
 def _stage(texts: Sequence[str], generator: VLLMGenerator, workload: Workload) -> dict[str, Any]:
     """The extraction stage of a run over these texts, with its tables written to disk."""
     config = Config(
+        chunk=ChunkConfig(tokens=2 * workload.prompt_tokens + 64, overlap=0),  # a text is a chunk
         extract=ExtractConfig(
-            profile=workload.profile, max_gleanings=0, max_tokens=workload.output_tokens, stop_after=0
+            profile=workload.profile, max_gleanings=0, max_tokens=workload.output_tokens, retries=0, stop_after=0
         ),
         llm=LLMConfig(store_replies=True),
         embedder=EmbedderConfig(),

@@ -32,3 +32,10 @@ def test_what_cannot_be_is_refused_by_its_key(tmp_path: Path, toml: str, message
 def test_a_folder_is_no_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         load_config(tmp_path)
+
+
+def test_engine_arguments_of_the_command_line_add_to_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[llm.args]\ntensor_parallel_size = 4\nseed = 1\n")
+    config = load_config(file, {"llm.args": {"seed": 2}})
+    assert config.llm.args == {"tensor_parallel_size": 4, "seed": 2}

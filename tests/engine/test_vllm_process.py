@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from graphmill.engine.models import Reply, Request
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vllm_embedder import VLLMEmbedder
 from graphmill.engine.vllm_generator import VLLMGenerator, VLLMOptions
-from graphmill.engine.vllm_process import EngineGone, untried
+from graphmill.engine.vllm_process import EngineGone, VLLMProcess, untried
 
 Make = Callable[..., VLLMGenerator]
 
@@ -174,6 +175,43 @@ def test_a_conversation_stays_with_its_replica_and_replicas_have_their_own_gpus(
     assert shown == {"'0,1'", "'2,3'"}
 
 
+def test_replicas_share_out_the_gpus_that_are_shown(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
+    found = answers(make(replicas=2), ask("x", "extract/1/1"), ask("y", "extract/2/1"))
+    shown = {reply.text.split("'where': ")[1].split(", 'schema'")[0] for reply in found.values()}
+    assert shown == {"'GPU-a'", "'GPU-b'"}
+    with pytest.raises(ValueError, match="need 3, CUDA_VISIBLE_DEVICES shows 2"):
+        make(replicas=3).load()
+
+
+def test_a_generator_whose_engine_died_loads_it_anew_for_the_next_request(make: Make) -> None:
+    generator = make()
+    generator.submit(ask("kill yourself"))
+    with pytest.raises(EngineGone) as error:
+        generator.collect()
+    log = Path(str(error.value).split("its log is ")[1].split(", which")[0])
+    assert log.is_file()  # what the message points to is kept
+    log.unlink()
+    assert answers(generator, ask("one"))["extract/a/1"].error is None
+    assert generator.starts == 2
+
+
+def test_sampling_that_stages_set_themselves_is_refused(make: Make) -> None:
+    with pytest.raises(ValueError, match="can't set temperature"):
+        make(sampling={"temperature": 0.5})
+
+
+def test_an_engine_that_is_closed_while_it_loads_leaves_neither_process_nor_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    process = VLLMProcess({"task": "generate", "args": {"model": "m"}}, lambda reply: None)
+    process.close()
+    assert not is_alive(process._process.pid)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_models_name_tells_what_shapes_its_replies(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text('{"max_position_embeddings": 2048}')
@@ -211,6 +249,7 @@ def test_no_process_outlives_a_parent_that_is_killed() -> None:
 
 def test_embeddings_come_in_the_order_of_the_texts_and_a_bad_batch_is_not_a_number() -> None:
     embedder = VLLMEmbedder("org/model", WordTokenizer())
+    assert embedder.model.startswith("org/model@")
     embedder.TEXTS_A_MESSAGE = 2
     try:
         assert (embedder.dimension, embedder.max_tokens) == (3, 998)

@@ -10,3 +10,4 @@ class AsyncEngineArgs:
     max_num_seqs: int = 4
     tensor_parallel_size: int = 1
     enable_prefix_caching: bool = False
+    scheduling_policy: str = "fcfs"

@@ -57,13 +57,14 @@ class AsyncLLM:
         self.num_done = 0
 
     @staticmethod
-    def from_engine_args(args):
+    def from_engine_args(args, usage_context):
+        assert usage_context == "LLM_CLASS"
         return AsyncLLM(args)
 
     def get_tokenizer(self):
         return Tokenizer()
 
-    async def generate(self, prompt, params, request_id):
+    async def generate(self, prompt, params, request_id, *, priority):
         text = "".join("<END>" if number == 1 else chr(number) for number in prompt["prompt_token_ids"])
         if "be slow" in text:
             await asyncio.sleep(0.3)

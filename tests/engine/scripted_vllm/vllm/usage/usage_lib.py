@@ -1,0 +1,2 @@
+class UsageContext:
+    LLM_CLASS = "LLM_CLASS"
