@@ -90,7 +90,7 @@ def test_all_calls_settle_and_the_limit_holds_when_every_tenth_fails() -> None:
         number = int(body["messages"][0]["content"])
         if number % 10 == 0:
             return Answer("<h1>no</h1>", status=400) if number % 20 else Answer(hang_up=True)
-        return Answer(chat(str(number)).body, wait_s=0.002)
+        return Answer(chat(str(number)).body, wait_s=0.01)
 
     with serving(script) as server, connect(server.url, max_in_flight=4, max_retries=1) as generator:
         replies = collect_all(generator, [ask(str(n), str(n)) for n in range(100)])
