@@ -58,6 +58,10 @@ class Workload:
 
 def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workload, as_json: bool) -> int:
     """Measures both sides in turns, round by round, and prints them side by side."""
+    # Two engines don't fit on one GPU: there the sides come one after the other, elsewhere round by round.
+    in_turns = not any(Path("/dev").glob("nvidia[0-9]*"))
+    if in_turns:  # each engine asks for its share of the memory, of which the default leaves none for the other
+        args = {"gpu_memory_utilization": 0.4, **args}
     sampling: dict[str, Any] = {"ignore_eos": True, "temperature": 0.0}
     options = VLLMOptions(args, python=python, sampling={"ignore_eos": True})
     generator = VLLMGenerator(model, options)
@@ -74,8 +78,6 @@ def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workl
     plain: list[dict[str, Any]] = []
     ours: list[dict[str, Any]] = []
     try:
-        # Two engines don't fit on one GPU: there the sides come one after the other, elsewhere round by round.
-        in_turns = not any(Path("/dev").glob("nvidia[0-9]*"))
         with _plain_vllm(setup, python) as put:
             if not in_turns:
                 plain = [put(message) for message in asked]
