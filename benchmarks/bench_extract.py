@@ -3,7 +3,7 @@
     python benchmarks/bench_extract.py MODEL --nano-python PEER_VENV/bin/python --out results/extract.json
 
 (a) ``LLM.generate`` over all prompts at once, (b) graphmill's whole extraction stage over the same prompts, its tables
-and kept replies written to disk, in turns with (a); (c) nano-graphrag's own extract_entities, 16 calls at once as it
+and kept replies written to disk; (c) nano-graphrag's own extract_entities, 16 calls at once as it
 comes, against ``vllm serve`` of the same model with the same arguments: the same texts under its own instructions.
 Replies have a fixed length (ignore_eos), and no side's time holds the loading of the model. (b)/(a) is the median over
 pairs.

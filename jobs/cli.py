@@ -243,7 +243,7 @@ def extract(
     llm_python: LLMPython = None,
     json: Json = False,
 ) -> None:
-    """Put the same prompts through plain vLLM and through the whole extraction stage, in turns."""
+    """Put the same prompts through plain vLLM and through the whole extraction stage."""
     from graphmill.jobs.bench import Workload, run
     from graphmill.jobs.llm_args import llm_args
 
