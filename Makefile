@@ -58,6 +58,7 @@ check: $(VENV)/.graphmill-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest -q
 
 format: $(VENV)/.graphmill-dev
 	$(VENV)/bin/ruff format .

@@ -15,10 +15,20 @@ from collections.abc import Generator as Coroutine
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
-from graphmill.engine.models import Generator, Reply, Request
+from graphmill.engine.models import Generator, Message, Reply, Request
 
 Result = TypeVar("Result")
 Conversation: TypeAlias = Coroutine[Request, Reply, Result]
+
+
+def turn(reply: Reply, prompt: str) -> list[Message]:
+    """A reply and the next question, as the conversation goes on with them."""
+    return [{"role": "assistant", "content": reply.text}, {"role": "user", "content": prompt}]
+
+
+def says_yes(text: str) -> bool:
+    """Whether the answer to a yes/no question is yes; anything else is no."""
+    return text.strip().strip("\"'*.。").casefold().startswith(("yes", "是"))
 
 
 def converse(conversations: Iterable[Conversation[Result]], generator: Generator) -> Iterator[Result]:

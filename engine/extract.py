@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphmill.engine.converse import converse
+from graphmill.engine.converse import converse, says_yes, turn
 from graphmill.engine.models import Generator, Message, Reply, Request
 from graphmill.engine.names import name_key
 from graphmill.engine.profiles import Profile, messages
@@ -179,12 +179,12 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
     read.records.extend(keep(reading.records))
     for round_number in range(config.max_gleanings):
         if round_number:
-            answer = yield _request(read, [*prompt, *_turn(reply, profile.more)], config, None, max_tokens=8)
+            answer = yield _request(read, [*prompt, *turn(reply, profile.more)], config, None, max_tokens=8)
             read.prompt_tokens += answer.prompt_tokens
             read.completion_tokens += answer.completion_tokens
-            if not _is_yes(answer.text):
+            if not says_yes(answer.text):
                 break
-        prompt = [*prompt, *_turn(reply, profile.continue_prompt)]
+        prompt = [*prompt, *turn(reply, profile.continue_prompt)]
         reply = yield _request(read, prompt, config, schema)
         gleaned = _note(read, reply, profile)
         if gleaned is None:
@@ -307,14 +307,6 @@ def _grounded(read: TextRead, text: str) -> Callable[[Sequence[Record]], list[Re
 def _failed(read: TextRead, reason: str) -> TextRead:
     read.status, read.reason = "failed", reason
     return read
-
-
-def _turn(reply: Reply, prompt: str) -> list[Message]:
-    return [{"role": "assistant", "content": reply.text}, {"role": "user", "content": prompt}]
-
-
-def _is_yes(text: str) -> bool:
-    return text.strip().strip("\"'*.。").casefold().startswith(("yes", "是"))
 
 
 def _no_records(reads: Sequence[TextRead]) -> str:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from graphmill.engine.claim_prompts import ClaimPrompts, claim_messages
 from graphmill.engine.claims import NONE, Claim, ClaimsRead, read_claims
-from graphmill.engine.converse import Conversation, converse
+from graphmill.engine.converse import Conversation, converse, says_yes, turn
 from graphmill.engine.ids import content_id
-from graphmill.engine.models import Generator, Message, Reply, Request
+from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.names import name_key
 
 CLAIMS = pa.schema(
@@ -145,10 +145,10 @@ def _read(text_id: str, text: str, prompts: ClaimPrompts, config: ClaimsConfig) 
         return read
     for number in range(config.max_gleanings if prompts.continue_prompt else 0):
         if number and prompts.more:
-            answer = yield Request(f"claims/{text_id}/{2 * number + 1}", [*asked, *_turn(reply, prompts.more)], 8)
-            if not answer.text.strip().strip("\"'*.。").casefold().startswith(("yes", "是")):
+            answer = yield Request(f"claims/{text_id}/{2 * number + 1}", [*asked, *turn(reply, prompts.more)], 8)
+            if not says_yes(answer.text):
                 break
-        asked = [*asked, *_turn(reply, prompts.continue_prompt)]
+        asked = [*asked, *turn(reply, prompts.continue_prompt)]
         reply = yield Request(f"claims/{text_id}/{2 * number + 2}", asked, config.max_tokens)
         more = _note(read, reply, prompts)
         if more is None:
@@ -167,7 +167,3 @@ def _note(read: ClaimsOfText, reply: Reply, prompts: ClaimPrompts) -> ClaimsRead
     read.claims.extend(found.claims)
     read.reasons += found.reasons
     return found
-
-
-def _turn(reply: Reply, prompt: str) -> list[Message]:
-    return [{"role": "assistant", "content": reply.text}, {"role": "user", "content": prompt}]

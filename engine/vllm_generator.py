@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Engine arguments that differ from vLLM's own defaults, or that we rely on."""
 NO_THINKING: Mapping[str, Any] = {"enable_thinking": False}
-"""Chat template variables: thinking costs ten times the tokens of the records and finds no more of them."""
+"""Chat template variables: what a model thinks costs tokens, and the reader throws it away."""
 REMEMBERED = 4
 """Conversations for each request in flight whose replica is remembered."""
 QUEUED = 2

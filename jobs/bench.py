@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import numpy as np
 
 from graphmill.engine.build import index
 from graphmill.engine.chunk import ChunkConfig
-from graphmill.engine.config import Config, ConfigError, EmbedderConfig, LLMConfig
+from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.extract import ExtractConfig
 from graphmill.engine.function_models import HashingEmbedder
 from graphmill.engine.profiles import load_profile, messages
@@ -104,8 +105,6 @@ def _stage(texts: Sequence[str], generator: VLLMGenerator, workload: Workload) -
         extract=ExtractConfig(
             profile=workload.profile, max_gleanings=0, max_tokens=workload.output_tokens, retries=0, stop_after=0
         ),
-        llm=LLMConfig(store_replies=True),
-        embedder=EmbedderConfig(),
     )
     progress = _UntilExtracted()
     documents = [(f"{row:06d}.txt", text) for row, text in enumerate(texts)]
@@ -143,6 +142,7 @@ def _plain_vllm(setup: Mapping[str, Any], python: str | None) -> Iterator[Any]:
         process = subprocess.Popen(
             [python or sys.executable, "-P", str(PLAIN), str(writing)],
             stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writing], text=True,
+            start_new_session=True,
         )  # fmt: skip
         os.close(writing)
         with os.fdopen(reading) as answers:
@@ -163,7 +163,10 @@ def _plain_vllm(setup: Mapping[str, Any], python: str | None) -> Iterator[Any]:
             finally:
                 assert process.stdin is not None
                 process.stdin.close()
-                process.wait(60)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def _result(

@@ -108,7 +108,10 @@ def _claims(folder: RunFolder, key: str, top: int) -> list[dict[str, Any]]:
     """What was claimed of an entity, or against others in relation to it."""
     if "claims" not in folder.tables:
         return []
+    # A text that the corpus no longer holds keeps its claims, in case it comes back.
+    held = pc.unique(folder.read("chunks", ["text_id"])["text_id"])
     claims = folder.read("claims")
+    claims = claims.filter(pc.is_in(claims["text_id"], value_set=held))
     mine = claims.filter(pc.or_(pc.equal(claims["subject_key"], key), pc.equal(claims["object_key"], key)))
     shown = mine.select(["subject", "object", "type", "status", "start", "end", "description", "source", "text_id"])
     rows: list[dict[str, Any]] = shown.slice(0, top).to_pylist()
