@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphmill.engine.ids import content_id
 from graphmill.engine.models import Message
-from graphmill.engine.profiles import DELIMITERS, Delimiters, string_value
+from graphmill.engine.profiles import DELIMITERS, Delimiters
 from graphmill.engine.prompt_language import language_name
-from graphmill.engine.templates import check_keys, check_template, fill, read_prompt_file
+from graphmill.engine.templates import (
+    check_keys,
+    check_template,
+    fill,
+    load_examples,
+    read_prompt_file,
+    show_examples,
+    string_value,
+)
 
 
 class ClaimExample(NamedTuple):
@@ -70,9 +77,7 @@ def load_claim_prompts(
         for key, known in _PROMPT_KEYS.items()
     }
     constants = {**delimiters._asdict(), "language": language_name(language, string_value(where, values, "language"))}
-    examples = _examples(where, values.get("examples", []), constants)
-    if examples and ("{examples}" not in templates["user"] or not templates["example"]):
-        raise ValueError(f"{where}: examples need the placeholder {{examples}} in user and a template example")
+    examples = load_examples(where, values, templates, ClaimExample._fields, (), constants)
     return ClaimPrompts(
         name=string_value(where, values, "name"),
         language=string_value(where, values, "language"),
@@ -82,7 +87,7 @@ def load_claim_prompts(
         continue_prompt=fill(templates["continue"], constants),
         more=fill(templates["more"], constants),
         example=templates["example"],
-        examples=examples,
+        examples=tuple(ClaimExample(**example) for example in examples),
     )
 
 
@@ -99,22 +104,7 @@ def claim_messages(prompts: ClaimPrompts, text: str, entity_specs: str, claim_de
 @cache
 def _parts(prompts: ClaimPrompts, entity_specs: str, claim_description: str) -> tuple[str, str]:
     """What stands before the text and what after it."""
-    examples = "\n".join(
-        fill(prompts.example, {**example._asdict(), "number": str(number)}) + "\n"
-        for number, example in enumerate(prompts.examples, 1)
-    )
-    values = {"entity_specs": entity_specs, "claim_description": claim_description, "examples": examples}
+    shown = show_examples(prompts.example, (example._asdict() for example in prompts.examples))
+    values = {"entity_specs": entity_specs, "claim_description": claim_description, "examples": shown}
     before, _, after = prompts.user.partition("{text}")
     return fill(before, values), fill(after, values)
-
-
-def _examples(where: str, values: Any, constants: Mapping[str, str]) -> tuple[ClaimExample, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise ValueError(f"{where}: examples must be tables, [[examples]], got {values!r}")
-    examples = []
-    for number, value in enumerate(values, 1):
-        place = f"{where}: example {number}"
-        check_keys(place, value, ClaimExample._fields)
-        texts = {key: string_value(place, value, key).strip("\r\n") for key in ClaimExample._fields}
-        examples.append(ClaimExample(**texts | {"output": fill(texts["output"], constants)}))
-    return tuple(examples)

@@ -31,6 +31,31 @@ def says_yes(text: str) -> bool:
     return text.strip().strip("\"'*.。").casefold().startswith(("yes", "是"))
 
 
+def batches(
+    results: Iterable[Result], size: int, but_not_after: tuple[type[Exception], ...] = ()
+) -> Iterator[list[Result]]:
+    """Results in lists of ``size``. When something raises, those that came before are handed out first.
+
+    They are read and paid for, whatever has become of the model; ``but_not_after`` names errors that make them
+    worthless.
+    """
+    batch: list[Result] = []
+    try:
+        for result in results:
+            batch.append(result)
+            if len(batch) >= size:
+                yield batch
+                batch = []
+    except but_not_after:
+        raise
+    except (KeyboardInterrupt, Exception):
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
 def converse(conversations: Iterable[Conversation[Result]], generator: Generator) -> Iterator[Result]:
     """Runs every conversation to its end and yields the results as they come, in no set order.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphmill.engine.converse import converse, says_yes, turn
+from graphmill.engine.converse import batches, converse, says_yes, turn
 from graphmill.engine.models import Generator, Message, Reply, Request
 from graphmill.engine.names import name_key
 from graphmill.engine.profiles import Profile, messages
@@ -134,28 +134,8 @@ def extract(
     prefix is still cached. Raises NoRecordsError when none of the first ``stop_after`` texts gave a record.
     """
     reading = (read_text(text_id, text, profiles[language], config) for text_id, text, language in texts)
-    batch: list[TextRead] = []
-    first: list[TextRead] | None = [] if config.stop_after else None
-    try:
-        for read in converse(reading, generator):
-            batch.append(read)
-            if first is not None:
-                first.append(read)
-                if read.records:
-                    first = None
-                elif len(first) >= config.stop_after:
-                    raise NoRecordsError(_no_records(first))
-            if len(batch) >= config.shard_texts:
-                yield batch
-                batch = []
-    except NoRecordsError:
-        raise
-    except (KeyboardInterrupt, Exception):
-        if batch:  # Read and paid for, whatever has become of the model.
-            yield batch
-        raise
-    if batch:
-        yield batch
+    reads = _with_records(converse(reading, generator), config.stop_after)
+    yield from batches(reads, config.shard_texts, but_not_after=(NoRecordsError,))
 
 
 def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) -> Coroutine[Request, Reply, TextRead]:
@@ -239,6 +219,19 @@ def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
         schema=READINGS,
     )
     return extractions, readings
+
+
+def _with_records(reads: Iterator[TextRead], stop_after: int) -> Iterator[TextRead]:
+    """Passes reads on; raises NoRecordsError where the first ``stop_after`` hold no record."""
+    first: list[TextRead] = []
+    for read in reads:
+        if len(first) < stop_after:
+            first.append(read)
+            if read.records:
+                stop_after = 0
+            elif len(first) == stop_after:
+                raise NoRecordsError(_no_records(first))
+        yield read
 
 
 def _keys(names: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from graphmill.engine.claim_prompts import ClaimPrompts, claim_messages
 from graphmill.engine.claims import NONE, Claim, ClaimsRead, read_claims
-from graphmill.engine.converse import Conversation, converse, says_yes, turn
+from graphmill.engine.converse import Conversation, batches, converse, says_yes, turn
 from graphmill.engine.ids import content_id
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.names import name_key
@@ -91,19 +91,7 @@ def extract_claims(
 ) -> Iterator[list[ClaimsOfText]]:
     """Reads (text id, text, language) triples for claims; yields batches as their replies come in."""
     reading = (_read(text_id, text, prompts[language], config) for text_id, text, language in texts)
-    batch: list[ClaimsOfText] = []
-    try:
-        for read in converse(reading, generator):
-            batch.append(read)
-            if len(batch) >= config.shard_texts:
-                yield batch
-                batch = []
-    except (KeyboardInterrupt, Exception):
-        if batch:  # Read and paid for, whatever has become of the model.
-            yield batch
-        raise
-    if batch:
-        yield batch
+    yield from batches(converse(reading, generator), config.shard_texts)
 
 
 def claim_tables(batch: Sequence[ClaimsOfText]) -> tuple[pa.Table, pa.Table]:

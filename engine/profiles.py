@@ -16,7 +16,16 @@ from graphmill.engine.ids import content_id
 from graphmill.engine.models import Message
 from graphmill.engine.prompt_language import language_name
 from graphmill.engine.records import LAYOUTS, Layout
-from graphmill.engine.templates import check_keys, check_template, fill, read_prompt_file
+from graphmill.engine.templates import (
+    check_keys,
+    check_template,
+    fill,
+    load_examples,
+    read_prompt_file,
+    show_examples,
+    string_list,
+    string_value,
+)
 
 
 class Delimiters(NamedTuple):
@@ -126,12 +135,8 @@ def load_profile(
             f"{where}: system and user must hold {{text}} once between them, they hold it {num_text} times"
         )
     constants = {**delimiters._asdict(), "language": language_name(language, string_value(where, values, "language"))}
-    examples = _examples(where, values.get("examples", []), constants)
-    if examples and ("{examples}" not in templates["system"] + templates["user"] or not templates["example"]):
-        raise ValueError(
-            f"{where}: examples need the placeholder {{examples}} in system or user and a template example"
-        )
-    types = entity_types or _words(where, "entity_types", values["entity_types"])
+    examples = load_examples(where, values, templates, Example._fields, ("entity_types",), constants)
+    types = entity_types or string_list(where, "entity_types", values["entity_types"])
     return Profile(
         name=string_value(where, values, "name"),
         layout=_layout(where, string_value(where, values, "layout"), delimiters, types),
@@ -143,7 +148,7 @@ def load_profile(
         continue_prompt=fill(templates["continue"], constants),
         more=fill(templates["more"], constants),
         example=templates["example"],
-        examples=examples,
+        examples=tuple(Example(**example) for example in examples),
     )
 
 
@@ -162,11 +167,10 @@ def messages(profile: Profile, text: str, entity_types: Sequence[str] = ()) -> l
 @cache
 def _parts(profile: Profile, entity_types: tuple[str, ...]) -> list[tuple[str, str, str | None]]:
     """Role, what stands before the text, and what after it; None for a message without the text."""
-    examples = "\n".join(
-        fill(profile.example, {**e._asdict(), "entity_types": ", ".join(e.entity_types), "number": str(number)}) + "\n"
-        for number, e in enumerate(profile.examples, 1)
+    shown = show_examples(
+        profile.example, ({**e._asdict(), "entity_types": ", ".join(e.entity_types)} for e in profile.examples)
     )
-    values = {"entity_types": ", ".join(entity_types), "examples": examples}
+    values = {"entity_types": ", ".join(entity_types), "examples": shown}
     parts = []
     for role, template in (("system", profile.system), ("user", profile.user)):
         before, has_text, after = template.partition("{text}")
@@ -185,28 +189,3 @@ def _layout(where: str, name: str, delimiters: Delimiters, entity_types: tuple[s
         completion=delimiters.completion_delimiter,
         types=frozenset(entity_type.lower() for entity_type in entity_types),
     )
-
-
-def _examples(where: str, values: Any, constants: dict[str, str]) -> tuple[Example, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise ValueError(f"{where}: examples must be tables, [[examples]], got {values!r}")
-    examples = []
-    for number, value in enumerate(values, 1):
-        place = f"{where}: example {number}"
-        check_keys(place, value, ["entity_types", "text", "output"])
-        text, output = (string_value(place, value, key).strip("\r\n") for key in ("text", "output"))
-        examples.append(Example(_words(place, "entity_types", value["entity_types"]), text, fill(output, constants)))
-    return tuple(examples)
-
-
-def string_value(where: str, values: Mapping[str, Any], key: str) -> str:
-    """The value of a key of a prompt file, which must be a string."""
-    if not isinstance(values[key], str):
-        raise ValueError(f"{where}: {key} must be a string, got {values[key]!r}")
-    return str(values[key])
-
-
-def _words(where: str, key: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ValueError(f"{where}: {key} must be a list of strings, got {value!r}")
-    return tuple(value)

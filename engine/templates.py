@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -75,6 +75,58 @@ def check_template(where: str, key: str, template: Any, known: Collection[str], 
         if found.count(name) != 1:
             raise ValueError(f"{where}: {key} must hold {{{name}}} once, it holds it {found.count(name)} times")
     return template.strip("\r\n")
+
+
+def load_examples(
+    where: str,
+    values: Mapping[str, Any],
+    templates: Mapping[str, str],
+    fields: Sequence[str],
+    lists: Collection[str],
+    constants: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """The [[examples]] of a prompt file, checked: texts without their outer line breaks, ``lists`` as tuples.
+
+    Every example has just these fields; in "output" the constants, delimiters among them, are filled in. The template
+    "example", and a place for {examples} in "system" or "user", must be there where there are examples.
+    """
+    given = values.get("examples", [])
+    if not isinstance(given, list) or not all(isinstance(value, dict) for value in given):
+        raise ValueError(f"{where}: examples must be tables, [[examples]], got {given!r}")
+    asked = [key for key in ("system", "user") if key in templates]
+    if given and not ("{examples}" in "".join(templates[key] for key in asked) and templates["example"]):
+        raise ValueError(
+            f"{where}: examples need the placeholder {{examples}} in {' or '.join(asked)} and a template example"
+        )
+    examples = []
+    for number, value in enumerate(given, 1):
+        place = f"{where}: example {number}"
+        check_keys(place, value, fields)
+        example: dict[str, Any] = {
+            key: string_list(place, key, value[key]) if key in lists else string_value(place, value, key).strip("\r\n")
+            for key in fields
+        }
+        examples.append({**example, "output": fill(example["output"], constants)})
+    return examples
+
+
+def show_examples(template: str, examples: Iterable[Mapping[str, str]]) -> str:
+    """Examples as a prompt shows them, numbered from 1."""
+    return "\n".join(fill(template, {**example, "number": str(n)}) + "\n" for n, example in enumerate(examples, 1))
+
+
+def string_value(where: str, values: Mapping[str, Any], key: str) -> str:
+    """The value of a key of a prompt file, which must be a string."""
+    if not isinstance(values[key], str):
+        raise ValueError(f"{where}: {key} must be a string, got {values[key]!r}")
+    return str(values[key])
+
+
+def string_list(where: str, key: str, value: Any) -> tuple[str, ...]:
+    """A value that must be a list of strings."""
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"{where}: {key} must be a list of strings, got {value!r}")
+    return tuple(value)
 
 
 Keys: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
