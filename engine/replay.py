@@ -8,6 +8,7 @@ A recording is a JSONL file of one object a line:
     model              the model that said it; optional, needed for keys to be found again
     finish_reason, prompt_tokens, completion_tokens, error
                        as in a Reply; optional
+    enforces_schema    true where the model held its replies to a schema; the profile "auto" is then json, as it was
 
 or the folder of a ReplyStore. A last line that was cut off is left out. Prompts depend on how texts were cut into
 chunks, so a run that is replayed needs the settings, and the tokenizer, of the one that was recorded.
@@ -46,6 +47,7 @@ class ReplayGenerator:
         self.path = Path(path)
         self.context_tokens = context_tokens or DEFAULT_CONTEXT_TOKENS
         self.tokenizer, self.max_in_flight = tokenizer, max_in_flight
+        self.enforces_schema = False
         self._store: ReplyStore | None = None
         self._by_key: dict[str, dict[str, Any]] = {}
         self._by_messages: dict[str, dict[str, Any]] = {}
@@ -53,6 +55,7 @@ class ReplayGenerator:
             if not (self.path / "replies.sqlite").is_file():
                 raise ValueError(f"no recorded replies in the folder {self.path}")
             self._store = ReplyStore(self.path)
+            self.enforces_schema = self._store.enforces_schema
             models = self._store.models()
         else:
             models = self._read()
@@ -112,6 +115,7 @@ class ReplayGenerator:
                 if number == len(lines):  # no line end: whoever wrote it was stopped
                     break
                 raise ValueError(f"{self.path}, line {number}: {error}") from None
+            self.enforces_schema |= row.get("enforces_schema") is True
             if isinstance(row.get("model"), str):
                 models.add(row["model"])
         return models

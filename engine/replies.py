@@ -138,6 +138,17 @@ class ReplyStore:
             yield from map(_stored, rows)
             last = rows[-1][0]
 
+    @property
+    def enforces_schema(self) -> bool:
+        """Whether a model that holds its replies to a schema has answered here."""
+        with self._lock:
+            return bool(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    @enforces_schema.setter
+    def enforces_schema(self, value: bool) -> None:
+        with self._lock, self._database:
+            self._database.execute(f"PRAGMA user_version = {int(value)}")
+
     def models(self) -> set[str]:
         """Names of the models that said what is kept."""
         with self._lock:
@@ -169,6 +180,8 @@ class StoredGenerator:
         self.max_in_flight: int = generator.max_in_flight
         self.tokenizer: Tokenizer | None = generator.tokenizer
         self.enforces_schema: bool = getattr(generator, "enforces_schema", False)
+        if self.enforces_schema and not store.enforces_schema:
+            store.enforces_schema = True
         self.anew: frozenset[str] = frozenset()
         """What to ask anew whatever is kept, by the second part of a request's id ("extract/TEXT_ID/1")."""
         self._found: list[Reply] = []
@@ -229,6 +242,7 @@ def export_replies(store: ReplyStore, file: str | Path) -> int:
     with partial.open("w", encoding="utf-8", newline="\n") as out:
         for stored in store:
             row = {name: getattr(stored, name) for name in StoredReply.__slots__}
+            row["enforces_schema"] = store.enforces_schema or None
             out.write(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
             num_written += 1
         out.flush()

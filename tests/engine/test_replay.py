@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,19 @@ def test_what_was_recorded_is_replayed_from_the_file_and_from_the_store(tmp_path
         assert ask(generator, replace(REQUEST, id="b", max_tokens=50)) == Reply("b", "hi", "stop", 7, 3)
         assert ask(generator, replace(REQUEST, temperature=1.0)).error == f"not in the recording {path}"
         generator.close()
+
+
+def test_a_recording_knows_whether_its_model_held_replies_to_a_schema(tmp_path: Path) -> None:
+    for name, enforces in (("free", False), ("held", True)):
+        model = FunctionGenerator(lambda request: "{}", model=name)
+        model.enforces_schema = enforces  # type: ignore[attr-defined]
+        with ReplyStore(tmp_path / name) as store:
+            ask(StoredGenerator(model, store))
+            export_replies(store, tmp_path / f"{name}.jsonl")
+        for path in (tmp_path / name, tmp_path / f"{name}.jsonl"):
+            with contextlib.closing(ReplayGenerator(path)) as replay, ReplyStore(tmp_path / "copy" / path.name) as copy:
+                assert replay.enforces_schema == enforces
+                assert StoredGenerator(replay, copy).enforces_schema == copy.enforces_schema == enforces
 
 
 def test_a_line_with_messages_answers_them_whatever_the_sampling(tmp_path: Path) -> None:
