@@ -4,7 +4,8 @@
 
 (a) ``LLM.generate`` over all prompts at once, (b) graphmill's whole extraction stage over the same prompts, its tables
 and kept replies written to disk; (c) nano-graphrag's own extract_entities, 16 calls at once as it
-comes, against ``vllm serve`` of the same model with the same arguments: the same texts under its own instructions.
+comes, against ``vllm serve`` of the same model with the same arguments: the same texts, with the profile's
+instructions in the place of its own.
 Replies have a fixed length (ignore_eos), and no side's time holds the loading of the model. (b)/(a) is the median over
 pairs.
 The peer's environment: pip install nano-graphrag==0.0.8.2.
@@ -26,11 +27,14 @@ from typing import Any
 
 import machine
 
+from graphmill.engine.profiles import load_profile, messages
 from graphmill.engine.tokenizers import HFTokenizer
 from graphmill.jobs.bench import Workload, texts_of_round
 from graphmill.jobs.llm_args import llm_args
 
 HERE = Path(__file__).parent
+TEXT = "\ue000text\ue000"
+"""Stands for the text until the peer's own placeholder does."""
 
 
 def graphmill(options: argparse.Namespace) -> dict[str, Any]:
@@ -46,6 +50,7 @@ def graphmill(options: argparse.Namespace) -> dict[str, Any]:
     ]
     for name in ("num_prompts", "prompt_tokens", "output_tokens", "repeats"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    command += ["--profile", options.profile]
     command += [part for pair in options.llm_arg for part in ("--llm-arg", pair)]
     command += ["--llm-python", options.llm_python] if options.llm_python else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -55,7 +60,7 @@ def graphmill(options: argparse.Namespace) -> dict[str, Any]:
 
 def nano(options: argparse.Namespace) -> dict[str, Any]:
     """(c): seconds of each round."""
-    work = Workload(options.num_prompts, options.prompt_tokens, options.output_tokens, "graphrag", options.repeats)
+    work = Workload(options.num_prompts, options.prompt_tokens, options.output_tokens, options.profile, options.repeats)
     tokenizer = HFTokenizer(options.model)
     rounds = [texts_of_round(work, tokenizer, number) for number in range(options.repeats + 1)]
     with socket.socket() as free:
@@ -67,7 +72,10 @@ def nano(options: argparse.Namespace) -> dict[str, Any]:
         arguments += [flag] if value is True else [] if value is False else [f"{flag}={value}"]
     with tempfile.TemporaryDirectory() as scratch:
         texts = Path(scratch) / "texts.json"
-        texts.write_text(json.dumps({"rounds": rounds, "output_tokens": options.output_tokens}))
+        prompt = "\n\n".join(m["content"] for m in messages(load_profile(options.profile, "en"), TEXT))
+        prompt = prompt.replace("{", "{{").replace("}", "}}").replace(TEXT, "{input_text}")
+        asked = {"rounds": rounds, "output_tokens": options.output_tokens, "prompt": prompt}
+        texts.write_text(json.dumps(asked))
         with (Path(scratch) / "server.log").open("w+") as log:
             python = options.llm_python or sys.executable
             command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", options.model, *arguments]
@@ -102,6 +110,7 @@ def main() -> None:
     parser.add_argument("--prompt-tokens", type=int, default=300)
     parser.add_argument("--output-tokens", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--profile", default="graphrag", help="a packaged profile or a TOML file; short.toml is short")
     parser.add_argument("--llm-arg", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--llm-python", help="Python of the environment that holds vLLM")
     parser.add_argument("--nano-python", help="Python of an environment with nano-graphrag; left out, it is not run")

@@ -53,8 +53,12 @@ class Workload:
         for name in ("num_prompts", "prompt_tokens", "output_tokens", "repeats"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
-        if self.profile == "json":
-            raise ConfigError("--profile json can't be compared: plain vLLM would not be held to its schema")
+        try:
+            schema = load_profile(self.profile, "en").schema
+        except ValueError as error:
+            raise ConfigError(f"--profile: {error}") from error
+        if schema is not None:
+            raise ConfigError(f"--profile {self.profile} can't be compared: plain vLLM would not be held to its schema")
 
 
 def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workload, as_json: bool) -> int:

@@ -45,6 +45,7 @@ class Graph:
 
 async def main(url, texts):
     work = json.loads(Path(texts).read_text())
+    op.PROMPTS["entity_extraction"] = work["prompt"]
     client = AsyncOpenAI(base_url=url, api_key="none", timeout=3600)
     calls = asyncio.Semaphore(DEFAULTS["best_model_max_async"])
     completion_tokens = 0
