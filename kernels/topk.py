@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphmill.kernels import topk_triton
 from graphmill.kernels.backend import NUMPY, Backend
 
 Floats = NDArray[np.float32]
@@ -26,7 +27,8 @@ def topk(
     """The k best rows of the corpus for each query, by inner product.
 
     queries  float32 [q, d], finite
-    corpus   float32 or float16 [n, d], in memory, memory-mapped or an array of the backend; only read, block by block
+    corpus   float32 or float16 [n, d], in memory, memory-mapped or an array of the backend; only read, block by block.
+             float16 on a CUDA device is read by the Triton programs of topk_triton, as far as they take it
     allowed  bool [n], the rows to choose from, or None for all
     returns  scores float32 [q, m], descending; rows int64 [q, m]; ties go to the lower row. m is the least of k and
              the number of rows there are to choose from: there is no padding. A row that isn't finite is never chosen.
@@ -34,13 +36,28 @@ def topk(
     Candidates are found by float32 products and ordered by float64 ones: equal rows score equally, and it doesn't
     matter which other queries, threads or blocks a query was computed with.
     """
-    xp = backend.xp
     _check(queries, corpus, k, allowed)
-    queries = xp.asarray(queries, dtype=np.float32)
-    picked = None if allowed is None or bool(allowed.all()) else np.flatnonzero(allowed)
-    n = len(corpus) if picked is None else len(picked)
+    if allowed is not None and bool(allowed.all()):
+        allowed = None
     if len(queries) == 0:
-        return np.zeros((0, min(k, n)), dtype=np.float32), np.zeros((0, min(k, n)), dtype=np.int64)
+        m = min(k, len(corpus) if allowed is None else int(np.count_nonzero(allowed)))
+        return np.zeros((0, m), dtype=np.float32), np.zeros((0, m), dtype=np.int64)
+
+    def in_blocks(some: Floats) -> tuple[Floats, Ints]:
+        return _topk_in_blocks(some, corpus, k, allowed, backend)
+
+    if topk_triton.fits(corpus, k, allowed, backend):
+        return topk_triton.topk_fused(queries, corpus, k, allowed, in_blocks)
+    return in_blocks(queries)
+
+
+def _topk_in_blocks(
+    queries: Floats, corpus: Any, k: int, allowed: NDArray[np.bool_] | None, backend: Backend
+) -> tuple[Floats, Ints]:
+    xp = backend.xp
+    queries = xp.asarray(queries, dtype=np.float32)
+    picked = None if allowed is None else np.flatnonzero(allowed)
+    n = len(corpus) if picked is None else len(picked)
     best = _Best(queries, k, xp)
     block_bytes = FLOAT16_BLOCK_BYTES if corpus.dtype == np.float16 else CORPUS_BLOCK_BYTES
     size = _block_rows(queries.shape[0], queries.shape[1], block_bytes, backend)
