@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument(
         "--nano-python", help="Python of an environment with nano-graphrag; left out, the peer is not run"
     )
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda runs both, turn by turn")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="JSON file for the result")
     options = parser.parse_args()
@@ -63,7 +64,11 @@ def main() -> None:
         taken: dict[str, list[dict[str, Any]]] = {}
         for _ in range(options.repeats):
             for mode in ("like", "all"):
-                measured = run(sys.executable, "run_graphmill.py", str(num_chunks), mode, cache=cache)
+                ours = (sys.executable, "run_graphmill.py", str(num_chunks), mode)
+                if options.device == "cuda":  # beside its CPU twin
+                    measured = run(*ours, "cuda", cache=cache)
+                    taken.setdefault(f"graphmill {mode}, cuda", []).append(measured)
+                measured = run(*ours, cache=cache)
                 taken.setdefault(f"graphmill {mode}", []).append(measured)
             if options.nano_python:
                 measured = run(options.nano_python, "peers/run_nano.py", str(num_chunks), cache=cache)
@@ -87,6 +92,7 @@ def main() -> None:
             "params": {
                 "chunks": options.chunks,
                 "repeats": options.repeats,
+                "device": options.device,
                 "statistic": "run of median wall time",
                 "seed": 20250101,
             },

@@ -1,4 +1,4 @@
-"""Indexes N stub chunks with graphmill in this process and prints one JSON line: python run_graphmill.py N OUTDIR MODE.
+"""Indexes N stub chunks in this process and prints one JSON line: python run_graphmill.py N OUTDIR MODE [DEVICE].
 
 MODE: "like" does what nano-graphrag does here: it embeds chunks and entities, keeps no replies and makes no lexical
 index; "all", graphmill's default, does all that, and embeds relationships and reports too.
@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Literal, cast
 
 import stub
 
@@ -47,7 +48,7 @@ def reply(request: Request) -> str:
         stub.METER.add(kind, begin)
 
 
-def main(num_chunks: int, out: Path, mode: str) -> None:
+def main(num_chunks: int, out: Path, mode: str, device: Literal["auto", "cuda", "cpu"] = "cpu") -> None:
     shutil.rmtree(out, ignore_errors=True)
     tokenizer = TiktokenTokenizer(ENCODING)
     tokenizer.count(["warm"])
@@ -57,6 +58,7 @@ def main(num_chunks: int, out: Path, mode: str) -> None:
         chunk=ChunkConfig(tokens=1000, overlap=0, by="separators", separators=(stub.SEP,)),
         embed=EmbedConfig(relationships=mode == "all", reports=mode == "all", lexical=mode == "all"),
         llm=LLMConfig(store_replies=mode == "all"),
+        device=device,
     )
     documents = [(f"doc-{n:06d}.txt", text) for n, text in enumerate(stub.make_corpus(num_chunks))]
     cpu, _ = stub.usage()
@@ -88,4 +90,5 @@ def main(num_chunks: int, out: Path, mode: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "all")
+    mode, device = (sys.argv[3:] + ["all", "cpu"][len(sys.argv) - 3 :])[:2]
+    main(int(sys.argv[1]), Path(sys.argv[2]), mode, cast(Literal["cuda", "cpu"], device))

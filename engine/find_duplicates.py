@@ -23,7 +23,7 @@ def find_duplicates(run: Run) -> None:
         return
     text_ids, texts = texts_to_embed(run.folder, "chunks")
     with run.stage("duplicates", None, "texts"):
-        same_as, similarity = near_duplicates(signatures(texts), threshold)
+        same_as, similarity = near_duplicates(signatures(texts, run.backend), threshold, run.backend)
         rows = np.flatnonzero(same_as != np.arange(len(same_as)))
         ids = pa.array(text_ids, pa.string())
         columns = [ids.take(pa.array(rows)), ids.take(pa.array(same_as[rows])), pa.array(similarity[rows])]

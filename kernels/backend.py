@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from graphmill.kernels import device_memory
+
 INSTALL_CUDA = 'pip install "cudf-cu13==26.10.*" "cugraph-cu13==26.10.*"  # or: conda env create -f environment.yml'
 
 
@@ -34,6 +36,15 @@ class Backend:
         if hasattr(x, "to_numpy"):
             return np.asarray(x.to_numpy())
         return np.asarray(x) if self.name == "cpu" else np.asarray(self.xp.asnumpy(x))
+
+    def free_bytes(self, part: float = 1.0) -> int | None:
+        """So much of what is free of the device's memory; None on the CPU, which swaps before it fails."""
+        return None if self.name == "cpu" else int(device_memory.free_bytes() * part)
+
+    def release(self) -> None:
+        """Gives free memory of the device back, for a process that is about to want it."""
+        if self.name == "cuda":
+            device_memory.release()
 
     def from_arrow(self, table: pa.Table) -> Any:
         """A table as a frame. Integer columns must be free of nulls, which pandas would turn into floats."""
@@ -65,6 +76,7 @@ def backend(device: str = "auto") -> Backend:
             import cudf
             import cupy
 
+            device_memory.share_pool()
             return Backend("cuda", cupy, cudf)
         if device == "cuda":
             raise problem
@@ -76,7 +88,7 @@ def backend(device: str = "auto") -> Backend:
 
 def _cuda_problem() -> Exception | None:
     """Why CUDA can't be used, or None. Looks before it imports: cuDF alone takes seconds."""
-    missing = [name for name in ("cudf", "cupy", "pylibcugraph") if find_spec(name) is None]
+    missing = [name for name in ("cudf", "cupy", "pylibcugraph", "rmm") if find_spec(name) is None]
     if missing:
         return ImportError(f"device cuda needs {', '.join(missing)}: {INSTALL_CUDA}")
     try:

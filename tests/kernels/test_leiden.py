@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmill.kernels.backend import Backend
+from graphmill.kernels.backend import backend as pick
 from graphmill.kernels.leiden import Levels, leiden_tree
 from graphmill.kernels.split import modularity
 
@@ -180,3 +181,18 @@ def test_limits_out_of_range_are_named(backend: Backend) -> None:
     source, target, weight = karate()
     with pytest.raises(ValueError, match=r"got 0, 32 and 1\.0"):
         leiden_tree(source, target, weight, 34, backend, max_cluster_size=0)
+
+
+@pytest.mark.gpu
+def test_on_a_device_the_first_communities_are_within_one_per_cent_of_the_cpus_in_modularity() -> None:
+    rng = np.random.default_rng(4)
+    n, m = 20_000, 120_000
+    source = rng.integers(0, n, m)
+    target = np.where(rng.random(m) < 0.8, source // 25 * 25 + rng.integers(0, 25, m), rng.integers(0, n, m)) % n
+    weight = rng.integers(1, 11, m).astype(np.float64)
+    found = []
+    for device in ("cpu", "cuda"):
+        levels = leiden_tree(source, target, weight, n, pick(device))
+        assert_is_a_tree(levels, n, 10)
+        found.append(modularity(source, target, weight, levels.membership[0]))
+    assert found[1] == pytest.approx(found[0], rel=0.01)
