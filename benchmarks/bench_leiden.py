@@ -3,8 +3,8 @@
     python benchmarks/bench_leiden.py --device cuda --edges 10000000 --out results/leiden.json
 
 A seeded graph of groups within groups with a tail of hubs. In the same run: graphmill on the device, its CPU twin where
-that is another, and graspologic-native's hierarchical_leiden, which graphrag uses, on the same edges. Modularity is that
-of level 0; "largest" is the size of the largest community at the last level.
+that is another, and graspologic-native's hierarchical_leiden, which graphrag uses, on the same edges. Modularity is of
+level 0; "largest" is the size of the largest community at the last level.
 """
 
 from __future__ import annotations

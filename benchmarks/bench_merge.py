@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def main() -> None:
         metrics[f"entities_{device}_s"] = timed(lambda: merge_mentions(mentions, chosen), options.repeats)  # noqa: B023
         metrics[f"pairs_{device}_s"] = timed(lambda: merge_pairs(pairs, chosen), options.repeats)  # noqa: B023
         metrics[f"{device}_s"] = metrics[f"entities_{device}_s"] + metrics[f"pairs_{device}_s"]
-    metrics["polars_s"] = timed(lambda: by_polars(mentions, pairs), options.repeats)
+    if find_spec("polars") is not None:
+        metrics["polars_s"] = timed(lambda: by_polars(mentions, pairs), options.repeats)
     params = {name: getattr(options, name) for name in ("device", "mentions", "repeats")} | {"seed": SEED}
     shown = {name: float(f"{value:.4g}") for name, value in metrics.items()}
     print(f"{options.mentions:,} mentions: " + ", ".join(f"{name} {value}" for name, value in shown.items()))

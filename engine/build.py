@@ -10,6 +10,7 @@ from typing import Any
 
 from graphmill.engine.claim_prompts import load_claim_prompts
 from graphmill.engine.config import Config, ConfigError
+from graphmill.engine.confirm_aliases import instructions
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
 from graphmill.engine.metered import MeteredGenerator
@@ -21,8 +22,10 @@ from graphmill.engine.progress import Progress, Silent
 from graphmill.engine.query import Answer, query
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.replies import ReplyStore, StoredGenerator
+from graphmill.engine.rerank import Reranker, as_reranker, open_reranker
 from graphmill.engine.run import Models, Run
 from graphmill.engine.run_folder import RunFolder
+from graphmill.engine.vector_index import check_index
 from graphmill.engine.vllm_generator import VLLMOptions
 from graphmill.kernels.backend import backend
 
@@ -104,6 +107,10 @@ def _build(
     retry_failures: bool = False,
 ) -> dict[str, Any]:
     chosen = backend(config.device)
+    try:
+        check_index(config.search, chosen)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if config.extract.profile != "auto":
         try:
             load_profile(config.extract.profile, "en", entity_types=config.extract.entity_types)
@@ -114,6 +121,11 @@ def _build(
             load_claim_prompts(config.claims.prompts, "en")
         except ValueError as error:
             raise ConfigError(f"claims.prompts: {error}") from error
+    if config.aliases.enabled:
+        try:
+            instructions(config.aliases.prompts, "en")
+        except ValueError as error:
+            raise ConfigError(f"aliases.prompts: {error}") from error
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.lock(path))
         for file in folder.damaged:
@@ -181,12 +193,14 @@ def _models(
 class OpenIndex:
     """An index opened for questions. Its tables and vectors stay in memory until it is closed."""
 
-    def __init__(self, index: Index, generator: Generator | None, stack: ExitStack) -> None:
-        self.index, self.generator, self._stack = index, generator, stack
+    def __init__(
+        self, index: Index, generator: Generator | None, stack: ExitStack, reranker: Reranker | None = None
+    ) -> None:
+        self.index, self.generator, self.reranker, self._stack = index, generator, reranker, stack
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
-        return query(self.index, question, param or QueryParam(), self.generator)
+        return query(self.index, question, param or QueryParam(), self.generator, self.reranker)
 
     def close(self) -> None:
         """Lets go of the models that were opened for this index."""
@@ -207,12 +221,27 @@ def open_index(
     generator: Generator | None = None,
     embedder: Embedder | None = None,
     tokenizer: Tokenizer | None = None,
+    progress: Progress | None = None,
+    reranker: Reranker | Callable[[str, list[str]], Any] | None = None,
 ) -> OpenIndex:
-    """Opens an index for questions. Without a generator, given or configured, answers are ranked passages."""
+    """Opens an index for questions. Without a generator, given or configured, answers are ranked passages.
+
+    progress  is told of what takes long, such as loading a model
+    reranker  puts chunks in order for a question: a Reranker, or a function of the question and the texts that gives a
+              score for each
+    """
     config = config or Config()
     folder = RunFolder.open(Path(path))
     with ExitStack() as stack:
-        models = _models(stack, config, generator, embedder, tokenizer)
+        models = _models(stack, config, generator, embedder, tokenizer, progress)
+        chosen = as_reranker(reranker)
+        if chosen is None:
+            try:
+                chosen = open_reranker(config.reranker.model, api_key_env=config.llm.api_key_env)
+            except ValueError as error:
+                raise ConfigError(f"reranker.model: {error}") from error
+            if chosen is not None:
+                stack.callback(chosen.close)
         opened = Index(folder, models.embedder, models.tokenizer, backend(config.device))
-        return OpenIndex(opened, models.generator, stack.pop_all())
+        return OpenIndex(opened, models.generator, stack.pop_all(), chosen)
     raise AssertionError("unreachable: an exit stack lets exceptions pass")

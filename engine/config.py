@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from graphmill.engine.aliases import AliasesConfig
 from graphmill.engine.chunk import ChunkConfig
 from graphmill.engine.cluster import ClusterConfig
 from graphmill.engine.embed import EmbedConfig
@@ -24,6 +25,7 @@ from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.report import ReportConfig
 from graphmill.engine.resolve import ResolveConfig
 from graphmill.engine.summarise import SummariseConfig
+from graphmill.engine.vector_index import SearchConfig
 
 
 class ConfigError(ValueError):
@@ -89,6 +91,14 @@ class EmbedderConfig:
 
 
 @dataclass(frozen=True)
+class RerankerConfig:
+    """What puts chunks in order for a question: "none", or the URL[#MODEL] of a server that scores texts, such as vLLM
+    with a cross-encoder."""
+
+    model: str = "none"
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that can be set."""
 
@@ -96,13 +106,16 @@ class Config:
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     extract: ExtractConfig = field(default_factory=ExtractConfig)
     claims: ClaimsConfig = field(default_factory=ClaimsConfig)
+    aliases: AliasesConfig = field(default_factory=AliasesConfig)
     resolve: ResolveConfig = field(default_factory=ResolveConfig)
     summarise: SummariseConfig = field(default_factory=SummariseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     embed: EmbedConfig = field(default_factory=EmbedConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
     llm: LLMConfig = field(default_factory=LLMConfig)
     embedder: EmbedderConfig = field(default_factory=EmbedderConfig)
+    reranker: RerankerConfig = field(default_factory=RerankerConfig)
     tokenizer: str | None = None
     """Folder or file of the tokenizer that counts; None takes the model's own, or else the embedder's."""
     device: Literal["auto", "cuda", "cpu"] = "auto"

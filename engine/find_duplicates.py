@@ -29,3 +29,4 @@ def find_duplicates(run: Run) -> None:
         columns = [ids.take(pa.array(rows)), ids.take(pa.array(same_as[rows])), pa.array(similarity[rows])]
         run.folder.write("duplicates", stamp, pa.table(columns, schema=DUPLICATES))
         run.progress.advance(len(text_ids))
+    run.backend.release()

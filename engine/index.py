@@ -13,21 +13,25 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from graphmill.engine.embed import check_embedder, embed_texts, vectors_matrix
+from graphmill.engine.index_vectors import index_folder
 from graphmill.engine.language import detect_language
 from graphmill.engine.lexical import LexicalIndex
+from graphmill.engine.lines import ContextLines
 from graphmill.engine.models import Embedder, Tokenizer
 from graphmill.engine.order import sort_chunks
 from graphmill.engine.rows import Lists, Rows, id_lists, lists_by, rows_of
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
+from graphmill.engine.vector_index import VectorIndex
 from graphmill.kernels.backend import Backend
 from graphmill.kernels.fuse import reciprocal_rank_fusion
 from graphmill.kernels.rank import adjacency
-from graphmill.kernels.topk import topk
 
 Scores = NDArray[np.float32]
 
 CANDIDATES = 3
 """Each channel gives this many times k rows to the fusion, so that a row second in both can win."""
+MIN_WORD_ROWS = 1000
+"""Rows that the words are searched for, at least, where only some rows are asked after."""
 FOREIGN_WEIGHT = 0.25
 """Weight of the vectors' ranks for a question in a language that the embedder doesn't know: near to noise."""
 
@@ -36,7 +40,7 @@ FOREIGN_WEIGHT = 0.25
 class Searchable:
     """What can be searched: the vectors with the table row of each, and the word index of the same table."""
 
-    vectors: Scores
+    vectors: VectorIndex
     row_of_vector: Rows
     words: LexicalIndex | None
 
@@ -70,7 +74,9 @@ class Index:
         self._derive()
         self.search_texts = self._searchable("chunks", self.text_ids)
         self.search_entities = self._searchable("entities", self.entities["entity_id"])
+        self.search_relationships = self._searchable("relationships", self.relationships["relationship_id"])
         self.search_reports = self._searchable("reports", self.reports["community_id"])
+        self.lines = ContextLines(self)
 
     def _derive(self) -> None:
         self.text_ids = pc.unique(self.chunks["text_id"])
@@ -94,7 +100,7 @@ class Index:
         self.parent = self.communities["parent"].to_numpy()
         self.occurrence = self.communities["occurrence"].to_numpy()
         self.rating = self.reports["rating"].to_numpy()
-        self.combined_degree = self.relationships["combined_degree"].to_numpy()
+        self.rank = self.relationships["rank"].to_numpy()
         self.weight = self.relationships["weight"].to_numpy()
         self.tokens_of = {
             name: getattr(self, name)["num_tokens"].to_numpy().astype(np.int64)
@@ -105,8 +111,10 @@ class Index:
         """The vectors and words of a table; None where it is not embedded."""
         if f"vectors_{name}" not in self.folder.tables:
             return None
-        table = self.folder.read(f"vectors_{name}")
-        return Searchable(vectors_matrix(table), rows_of(table["id"], ids), self._words(name))
+        table, content = self.folder.read(f"vectors_{name}"), self.folder.tables[f"vectors_{name}"].hash
+        place = index_folder(self.folder, name)
+        vectors = VectorIndex.load(place, vectors_matrix(table), self.backend, content)
+        return Searchable(vectors, rows_of(table["id"], ids), self._words(name))
 
     def _words(self, name: str) -> LexicalIndex | None:
         words = self.folder.root / "words" / name
@@ -131,18 +139,49 @@ class Index:
         Scores are cosine similarities, or reciprocal rank sums where the lexical channel is fused in (``lexical``; None
         stands for: where the embedder does not know the question's language).
         """
+        return self.search_each(what, [question], vector, k, lexical)[0]
+
+    def search_among(
+        self, what: Searchable | None, question: str, vector: Scores, rows: Rows, lexical: bool | None
+    ) -> Rows:
+        """Those of some rows that are embedded, best first: for a choice that is small beside the table."""
         if what is None:
-            return np.empty(0, np.int64), np.empty(0, np.float32)
+            return np.empty(0, np.int64)
+        place = np.flatnonzero(np.isin(what.row_of_vector, rows))
+        scores = what.vectors.vectors[place] @ vector[0]
+        by_vector = what.row_of_vector[place][np.lexsort((place, -np.nan_to_num(scores, nan=-np.inf)))]
+        foreign, fuse = self._channels(what, question, lexical)
+        if not fuse or what.words is None:
+            return by_vector
+        _, by_words = what.words.search(question, CANDIDATES * max(len(rows), MIN_WORD_ROWS))
+        by_words = by_words[np.isin(by_words, rows)]
+        weights = [FOREIGN_WEIGHT if foreign else 1.0, 1.0]
+        return reciprocal_rank_fusion([by_vector, by_words], weights, len(rows))[0]
+
+    def _channels(self, what: Searchable, question: str, lexical: bool | None) -> tuple[bool, bool]:
+        """Whether the embedder does not know the question's language, and whether words are searched too."""
         languages = self.embedder.languages
         foreign = languages is not None and detect_language(question) not in languages
-        fuse = (foreign if lexical is None else lexical) and what.words is not None
-        depth = k * CANDIDATES if fuse else k
-        scores, found = topk(vector, what.vectors, depth, backend=self.backend)
-        by_vector = what.row_of_vector[found[0]]
-        if not fuse or what.words is None:
-            return by_vector, scores[0]
-        _, by_words = what.words.search(question, depth)
-        return reciprocal_rank_fusion([by_vector, by_words], [FOREIGN_WEIGHT if foreign else 1.0, 1.0], k)
+        return foreign, (foreign if lexical is None else lexical) and what.words is not None
+
+    def search_each(
+        self, what: Searchable | None, questions: Sequence[str], vectors: Scores, k: int, lexical: bool | None
+    ) -> list[tuple[Rows, Scores]]:
+        """What ``search`` gives for each of several questions, whose vectors, float32 [q, d], are searched together."""
+        if what is None or not questions:
+            return [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in questions]
+        channels = [self._channels(what, question, lexical) for question in questions]
+        scores, found = what.vectors.search(vectors, k * CANDIDATES if any(fuse for _, fuse in channels) else k)
+        results = []
+        for n, (question, (foreign, fuse)) in enumerate(zip(questions, channels, strict=True)):
+            by_vector = what.row_of_vector[found[n]]
+            if fuse and what.words is not None:
+                _, by_words = what.words.search(question, k * CANDIDATES)
+                weights = [FOREIGN_WEIGHT if foreign else 1.0, 1.0]
+                results.append(reciprocal_rank_fusion([by_vector, by_words], weights, k))
+            else:
+                results.append((by_vector[:k], scores[n, :k]))
+        return results
 
 
 def open_folder(path: Path | str) -> RunFolder:

@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphmill.engine.apply_aliases import apply_aliases, apply_to_claims, apply_to_weights
 from graphmill.engine.chunk import chunk
 from graphmill.engine.cluster import cluster
+from graphmill.engine.context_tokens import chunk_tokens, finish_tokens
 from graphmill.engine.describe import describe
 from graphmill.engine.documents import Document, Skipped, document_batches
 from graphmill.engine.embed import embed, vectors_schema
@@ -25,7 +27,9 @@ from graphmill.engine.extract import NoRecordsError, TextRead, extract, extracti
 from graphmill.engine.extract_phrases import extract_phrases
 from graphmill.engine.find_claims import find_claims
 from graphmill.engine.find_duplicates import find_duplicates
+from graphmill.engine.index_vectors import index_vectors
 from graphmill.engine.index_words import chunk_words, finish_words
+from graphmill.engine.keep_aliases import keep_aliases
 from graphmill.engine.replies import StoredGenerator
 from graphmill.engine.report import report
 from graphmill.engine.resolve import Graph, resolve
@@ -49,17 +53,21 @@ def build(run: Run, read: Callable[[], Iterable[Document | Skipped]], stamp: str
     """Runs every stage that is not done yet, and returns what the index holds."""
     read_documents(run, read, stamp, name)
     chunk_documents(run)
-    with chunk_words(run) as words:
+    with chunk_words(run) as words, chunk_tokens(run) as tokens:
         find_duplicates(run)
         extract_chunks(run)
         find_claims(run)
+        keep_aliases(run)
         resolve_extractions(run)
         run.rest()
         find_communities(run)
+        run.backend.release()
         write_reports(run)
         run.rest()
         embed_texts(run)
+        index_vectors(run)
         finish_words(run, words)
+        finish_tokens(run, tokens)
     return summarise_run(run)
 
 
@@ -163,7 +171,9 @@ def resolve_extractions(run: Run) -> None:
     folder, config = run.folder, run.config
     inputs = [folder.tables[name].hash for name in ("extractions", "chunks")]
     inputs += [folder.tables["duplicates"].hash] if config.extract.near_duplicates else []
-    stamp = fingerprint("graph", inputs, config.resolve, config.summarise, config.extract.language, run.reader())
+    inputs += [folder.tables["aliases"].hash] if config.aliases.enabled else []
+    shaping = [config.resolve.max_per_entity, config.resolve.rank, config.summarise]
+    stamp = fingerprint("graph", inputs, *shaping, config.extract.language, run.reader())
     if folder.is_finished("relationships", stamp) and run.is_done("entities", "entities", stamp):
         return
     with run.stage("entities", None, "entities"):
@@ -171,12 +181,18 @@ def resolve_extractions(run: Run) -> None:
         weights = None
         if run.generator is None:
             extractions, weights = weigh_phrases(extractions, chunks, config.resolve.max_per_entity, run.backend)
+        if config.aliases.enabled:
+            aliases = folder.read("aliases")
+            extractions, weights = apply_aliases(extractions, aliases), apply_to_weights(weights, aliases)
         run.rest()
-        graph = resolve(extractions, chunks, run.backend, weights)
+        graph = resolve(extractions, chunks, run.backend, weights, config.resolve)
+        run.backend.release()
         entities, relationships = _described(run, graph, chunks)
         if not entities.num_rows:
             run.progress.warn(_no_entities(run))
         with folder.together():
+            if config.aliases.enabled:
+                folder.write("aliases_used", stamp, aliases)  # what people change is not in the graph until then
             folder.write("entities", stamp, entities)
             folder.write("relationships", stamp, relationships)
         run.progress.advance(entities.num_rows)
@@ -216,6 +232,8 @@ def write_reports(run: Run) -> None:
     folder, settings = run.folder, run.config.report
     inputs = [folder.tables[name].hash for name in ("communities", "entities", "relationships")]
     claims = run.claims()
+    if claims is not None and run.config.aliases.enabled:
+        claims = apply_to_claims(claims, folder.read("aliases"))
     if claims is not None:
         inputs.append(fingerprint(claims["claim_id"].to_pylist(), claims["description"].to_pylist()))
     stamp = fingerprint("reports", inputs, settings, run.config.extract.language, run.reader())

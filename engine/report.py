@@ -83,10 +83,10 @@ def report(
 
 
 def _material(communities: pa.Table, entities: pa.Table, relationships: pa.Table) -> Material:
-    """Ids as rows, and the members of every community by rank: degree, then chunks; for relationships, then weight."""
+    """Ids as rows, and the members of every community by rank, then chunks; for relationships, then weight."""
     entity_ids = entities["entity_id"]
-    entity_rank = _ranks(entities["degree"], entities["num_chunks"])
-    relationship_rank = _ranks(relationships["combined_degree"], relationships["weight"])
+    entity_rank = _ranks(entities["rank"], entities["num_chunks"])
+    relationship_rank = _ranks(relationships["rank"], relationships["weight"])
     number = communities["community"].to_numpy()
     row_of = np.full(int(number.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[number] = np.arange(len(number))
@@ -103,7 +103,7 @@ def _material(communities: pa.Table, entities: pa.Table, relationships: pa.Table
 
 def _ranks(first: pa.ChunkedArray, second: pa.ChunkedArray) -> NDArray[np.int64]:
     """Place of each row by two columns, both descending; ties stay in the table's order."""
-    order = np.lexsort((-second.to_numpy(), -first.to_numpy().astype(np.int64)))
+    order = np.lexsort((-second.to_numpy(), -first.to_numpy()))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,8 @@ from graphmill.engine.ids import content_ids
 from graphmill.engine.rows import Lists, list_column, lists_by
 from graphmill.kernels.backend import Backend
 from graphmill.kernels.merge import MENTIONS, PAIRS, UNKNOWN, merge_mentions, merge_pairs
+from graphmill.kernels.merge_parts import merge_in_parts
+from graphmill.kernels.pagerank import pagerank
 from graphmill.kernels.rank import degree
 
 ENTITIES = pa.schema(
@@ -27,11 +29,15 @@ ENTITIES = pa.schema(
         ("chunk_ids", pa.list_(pa.string())),
         ("num_chunks", pa.int32()),
         ("degree", pa.int32()),
+        ("rank", pa.float64()),
         ("num_tokens", pa.int32()),
     ]
 )
-"""One row an entity, sorted by id. ``descriptions`` are all that were read, ``description`` the one that is shown;
-``num_tokens`` counts the entity's line in a context."""
+"""One row an entity, sorted by id.
+
+``rank`` orders entities wherever only some fit; ``descriptions`` are all that were read, ``description`` the one that
+is shown; ``num_tokens`` counts the entity's line in a context.
+"""
 
 RELATIONSHIPS = pa.schema(
     [
@@ -46,10 +52,12 @@ RELATIONSHIPS = pa.schema(
         ("weight", pa.float64()),
         ("chunk_ids", pa.list_(pa.string())),
         ("combined_degree", pa.int32()),
+        ("rank", pa.float64()),
         ("num_tokens", pa.int32()),
     ]
 )
-"""One row an undirected pair, sorted by id; the source is the end whose key sorts first."""
+"""One row an undirected pair, sorted by id; the source is the end whose key sorts first. ``rank`` is the sum of both
+ends' ranks."""
 
 Ints = NDArray[np.int64]
 
@@ -60,10 +68,20 @@ class ResolveConfig:
 
     max_per_entity: int = 16
     """Strongest co-occurrences that each entity keeps, where the phrase finder reads."""
+    rank: Literal["degree", "pagerank"] = "degree"
+    """What entities and relationships are ranked by."""
+    max_merge_bytes: int = 0
+    """Memory that merging may take at a time: larger tables are merged part by part. 0 is half of what the device has
+    free, and no limit on the CPU."""
 
     def __post_init__(self) -> None:
         if self.max_per_entity < 1:
             raise ValueError(f"resolve.max_per_entity must be at least 1, got {self.max_per_entity}")
+        if self.max_merge_bytes < 0:
+            raise ValueError(f"resolve.max_merge_bytes must be at least 0, got {self.max_merge_bytes}")
+
+
+DEFAULTS = ResolveConfig()
 
 
 @dataclass(frozen=True)
@@ -76,7 +94,13 @@ class Graph:
     """RELATIONSHIPS without description and num_tokens."""
 
 
-def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend, weights: pa.Table | None = None) -> Graph:
+def resolve(
+    extractions: pa.Table,
+    chunks: pa.Table,
+    backend: Backend,
+    weights: pa.Table | None = None,
+    config: ResolveConfig = DEFAULTS,
+) -> Graph:
     """EXTRACTIONS and the chunks they were read in -> merged entities and relationships.
 
     chunks   chunk_id and text_id of every chunk, in the order of documents; a text of two chunks counts in both
@@ -89,15 +113,28 @@ def resolve(extractions: pa.Table, chunks: pa.Table, backend: Backend, weights: 
     text_of_chunk = pc.index_in(chunks["text_id"].combine_chunks(), value_set=text_ids).to_numpy().astype(np.int64)
     places = lists_by(text_of_chunk, len(text_ids))
     extractions = extractions.filter(pc.is_in(extractions["text_id"], value_set=text_ids))
+    extractions = _large(extractions)
     described = extractions.filter(pc.equal(extractions["kind"], "entity"))
     related = extractions.filter(pc.equal(extractions["kind"], "relationship"))
     keys = _sorted_keys(described["key"], related["key"], related["target_key"])
-    mentions = merge_mentions(_mentions(described, related, keys, text_ids, places), backend)
+    limit = config.max_merge_bytes or backend.free_bytes(0.5)
+    mentioned = _mentions(described, related, keys, text_ids, places)
+    mentions = merge_in_parts(mentioned, "entity", merge_mentions, backend, limit)
     source, target = _codes(related["key"], keys), _codes(related["target_key"], keys)
-    pairs = merge_pairs(_pairs(related, source, target, text_ids, places), backend)
+    paired = _pairs(related, source, target, text_ids, places)
+    pairs = merge_in_parts(paired, "source", merge_pairs, backend, limit)
     if weights is not None:
         pairs = _weighed(pairs, weights, keys)
-    return _graph(mentions, pairs, keys, chunks["chunk_id"].combine_chunks(), backend)
+    return _graph(mentions, pairs, keys, chunks["chunk_id"].combine_chunks(), config.rank, backend)
+
+
+def _large(extractions: pa.Table) -> pa.Table:
+    """EXTRACTIONS with texts that may be more than 2 GiB in one column: taking rows puts a column's pieces together."""
+    for name in ("name", "type", "target", "description"):
+        at = extractions.schema.get_field_index(name)
+        extractions = extractions.set_column(at, name, extractions[name].cast(pa.large_string()))
+    keywords = extractions["keywords"].cast(pa.list_(pa.large_string()))
+    return extractions.set_column(extractions.schema.get_field_index("keywords"), "keywords", keywords)
 
 
 def _sorted_keys(*columns: pa.ChunkedArray) -> pa.Array:
@@ -154,10 +191,15 @@ def _weighed(pairs: pa.Table, weights: pa.Table, keys: pa.Array) -> pa.Table:
     return pairs.set_column(pairs.schema.get_field_index("weight"), "weight", pa.array(found))
 
 
-def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Array, backend: Backend) -> Graph:
-    """Codes to ids and names, both tables sorted by id, with the ranks that degrees give."""
+def _graph(
+    mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Array, rank: str, backend: Backend
+) -> Graph:
+    """Codes to ids and names, both tables sorted by id, with their ranks."""
     source, target = pairs["source"].to_numpy(), pairs["target"].to_numpy()
     degrees = degree(source, target, len(keys), backend)
+    ranks = degrees.astype(np.float64)
+    if rank == "pagerank":
+        ranks = pagerank(source, target, pairs["weight"].to_numpy(), len(keys), backend)
     # Every code has a mention: an entity record, or the relationship whose end it is.
     entity_ids = content_ids("entity", keys)
     relationship_ids = content_ids("relationship", keys.take(pa.array(source)), keys.take(pa.array(target)))
@@ -171,6 +213,7 @@ def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Ar
             "chunk_ids": _chunk_ids(mentions["chunks"], chunk_ids),
             "num_chunks": pc.list_value_length(mentions["chunks"]).cast(pa.int32()),
             "degree": pa.array(degrees.astype(np.int32)),
+            "rank": ranks,
         }
     )
     names = mentions["spelling"]
@@ -186,6 +229,7 @@ def _graph(mentions: pa.Table, pairs: pa.Table, keys: pa.Array, chunk_ids: pa.Ar
             "weight": pairs["weight"],
             "chunk_ids": _chunk_ids(pairs["chunks"], chunk_ids),
             "combined_degree": pa.array((degrees[source] + degrees[target]).astype(np.int32)),
+            "rank": ranks[source] + ranks[target],
         }
     )
     return Graph(entities.take(pc.sort_indices(entity_ids)), relationships.take(pc.sort_indices(relationship_ids)))

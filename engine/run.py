@@ -26,9 +26,26 @@ from graphmill.engine.prompt_language import language_of_sources
 from graphmill.engine.run_folder import RunFolder
 from graphmill.engine.texts import distinct_texts
 from graphmill.kernels.backend import Backend
+from graphmill.kernels.device_memory import is_out_of_memory, wanted_bytes
 
 VERSION = 1
 """Raised when a stage's output changes for the same input, so that indexes made before are made again."""
+
+
+LOWERED_BY = {
+    "duplicates": "extract.near_duplicates = 0 leaves the stage out",
+    "entities": "resolve.max_merge_bytes, which merges in smaller parts",
+    "aliases": 'resolve.max_merge_bytes, or device = "cpu"',
+    "communities": 'device = "cpu", which finds the communities in main memory',
+    "vectors": "embedder.args (gpu_memory_utilization) where vLLM embeds, or an embedder on the CPU",
+    "index": 'search.index = "ivf_pq", which compresses the vectors, or "exact"',
+    "other": "llm.args (gpu_memory_utilization, max_model_len)",
+}
+"""What makes a stage take less of the device's memory; the others do by the embedder's or the model's arguments."""
+
+
+class OutOfDeviceMemoryError(Exception):
+    """A stage wants more of the device's memory than there is."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +83,10 @@ class Run:
         begin = time.perf_counter()
         try:
             yield
+        except (MemoryError, RuntimeError) as error:
+            if self.backend.name == "cpu" or not is_out_of_memory(error):
+                raise
+            raise OutOfDeviceMemoryError(_out_of_memory(name, error)) from error
         finally:
             self.seconds[name] = round(time.perf_counter() - begin, 3)
         self.progress.finish()
@@ -176,6 +197,18 @@ class Run:
         if done:
             self.progress.skip(stage)
         return done
+
+
+def _out_of_memory(stage: str, error: BaseException) -> str:
+    """The stage, the size and the setting."""
+    size = wanted_bytes(error)
+    wanted = "" if size is None else f" for {size / 2**30:,.2f} GiB more"
+    # "chunks vectors" and the like are of one kind, whatever the table.
+    setting = LOWERED_BY.get(stage) or LOWERED_BY.get(stage.rpartition(" ")[2]) or LOWERED_BY["other"]
+    return (
+        f"the stage {stage!r} ran out of the GPU's memory, asking{wanted or ' for more'}; lowered by: {setting}. "
+        f"The same command goes on from here. ({(str(error).splitlines() or [type(error).__name__])[0]})"
+    )
 
 
 def fingerprint(*parts: Any) -> str:

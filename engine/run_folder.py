@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout below; a folder of another version is refused."""
 
 MANIFEST = "manifest.json"

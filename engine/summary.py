@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from graphmill.engine.run import Run
 from graphmill.engine.run_folder import RunFolder
 
-STAGES = {"claims": "claims", "summary": "entities", "report": "reports"}
+STAGES = {"claims": "claims", "aliases": "aliases", "summary": "entities", "report": "reports"}
 """Stage of each kind of request; extractions are added up from the readings."""
 
 

@@ -97,17 +97,36 @@ def index(
 
 @app.command(
     epilog='Examples:  graphmill query kb "Who founded the observatory?" --mode local    '
-    'graphmill query kb "What is this about?" --mode global --json',
+    'graphmill query kb "What is this about?" --mode global --json    '
+    'graphmill query kb "How do they work together?" --mode mix --reranker http://localhost:8001/v1',
 )
 def query(
     index: Index,
     question: Annotated[str, typer.Argument(help="The question, in any language the corpus is in.")],
-    mode: Annotated[str, typer.Option(help="naive, local or global.")] = "local",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="naive, local, global, keywords-local, keywords-global, hybrid, mix, drift or bypass (no index)."
+        ),
+    ] = "mix",
     only_need_context: Annotated[
         bool, typer.Option("--only-need-context", help="Print what the model would be given.")
     ] = False,
     only_need_prompt: Annotated[bool, typer.Option("--only-need-prompt", help="Print the whole prompt.")] = False,
-    top_k: Annotated[int | None, typer.Option(help="Entities (local) or chunks (naive) that are looked up.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Entities, relationships and chunks that are looked up, of each.")
+    ] = None,
+    max_total_tokens: Annotated[int | None, typer.Option(help="Most tokens of the whole prompt.")] = None,
+    high_level: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD", help="A keyword for relationships, in place of the question's; may be given again."
+        ),
+    ] = None,
+    low_level: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="A keyword for entities, in place of the question's; may be given again."),
+    ] = None,
     level: Annotated[int | None, typer.Option(help="Deepest level of communities used; 0 is the coarsest.")] = None,
     response_type: Annotated[str | None, typer.Option(help='Form of the answer, such as "Single Sentence".')] = None,
     user_prompt: Annotated[str | None, typer.Option(help="Further instructions about the answer.")] = None,
@@ -122,6 +141,10 @@ def query(
     llm_arg: LLMArg = None,
     llm_python: LLMPython = None,
     embedder: Embedder = None,
+    reranker: Annotated[
+        str | None,
+        typer.Option(help="What puts chunks in order: none, or the URL[#model] of a server that scores them."),
+    ] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -134,6 +157,9 @@ def query(
         "only_need_prompt": only_need_prompt,
         "top_k": top_k,
         "chunk_top_k": top_k,
+        "max_total_tokens": max_total_tokens,
+        "hl_keywords": high_level,
+        "ll_keywords": low_level,
         "level": level,
         "response_type": response_type,
         "user_prompt": user_prompt,
@@ -145,6 +171,7 @@ def query(
         "llm.args": llm_args(llm_arg),
         "llm.python": llm_python,
         "embedder.model": embedder,
+        "reranker.model": reranker,
     }
     raise typer.Exit(
         run(
@@ -180,6 +207,29 @@ def inspect(
     raise typer.Exit(run(index, entity, community, failures, top, json))
 
 
+@app.command(
+    epilog='Examples:  graphmill aliases kb    graphmill aliases kb --undo "Alice Smith"    '
+    "graphmill aliases kb --export a.csv, change a.csv, graphmill aliases kb --edit a.csv"
+)
+def aliases(
+    index: Index,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the table to a file that can be edited.")
+    ] = None,
+    edit: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Make the table what the file says.")] = None,
+    undo: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Take a name out of its group; may be given again.")
+    ] = None,
+    undo_all: Annotated[bool, typer.Option("--undo-all", help="Take everything apart that was taken for one.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what people changed.")] = False,
+    json: Json = False,
+) -> None:
+    """Show or change which names of INDEX were taken for one thing. What is changed stays so in later runs."""
+    from graphmill.jobs.aliases import run
+
+    raise typer.Exit(run(index, export, edit, undo or (), undo_all, reset, json))
+
+
 @app.command(epilog="Example:  graphmill parse --profile graphrag --json < reply.txt")
 def parse(
     profile: Annotated[str, typer.Option(help="Profile whose format the reply is in.")] = "graphrag",
@@ -206,12 +256,16 @@ def show(
     text: Annotated[
         Path | None, typer.Option(metavar="FILE|-", help="The text; - is standard input. [default: a line for it]")
     ] = None,
+    entity_types: Annotated[
+        str | None, typer.Option(metavar="TYPE,TYPE", help="Entity types to look for. [default: the profile's]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print the messages that a model would be sent about a text with PROFILE."""
     from graphmill.jobs.prompts import show as run
 
-    raise typer.Exit(run(profile, language, text, json))
+    types = [name.strip() for name in (entity_types or "").split(",") if name.strip()]
+    raise typer.Exit(run(profile, language, text, types, json))
 
 
 @prompts.command("list", epilog="Example:  graphmill prompts list --json")
@@ -252,11 +306,11 @@ def extract(
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
+def doctor(llm_python: LLMPython = None, json: Json = False) -> None:
     """Say what this machine has, which backends will be used, and what installs what is missing."""
     from graphmill.jobs.doctor import run
 
-    raise typer.Exit(run(json))
+    raise typer.Exit(run(json, llm_python))
 
 
 def _version(show: bool) -> None:

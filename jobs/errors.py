@@ -12,6 +12,7 @@ FAILURES = (
     "EmptyCorpusError",
     "ServerError",
     "NotFoundError",
+    "OutOfDeviceMemoryError",
 )
 
 

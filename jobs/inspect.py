@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphmill.engine.apply_aliases import apply_to_claims, canonical_key
+from graphmill.engine.index_vectors import describe_searches, tell
 from graphmill.engine.names import name_key
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
 from graphmill.engine.summary import latest_readings
@@ -40,9 +42,9 @@ def overview(folder: RunFolder, top: int) -> dict[str, Any]:
     """Counts, levels, the entities of the highest degree and the largest communities."""
     if "summary" not in folder.facts:
         raise IndexFolderError(f"the index {folder.root} is not finished; run `graphmill index` on it again")
-    entities = folder.read("entities", ["name", "type", "degree", "num_chunks", "key"])
+    entities = folder.read("entities", ["name", "type", "degree", "rank", "num_chunks", "key"])
     best = entities.take(
-        pc.sort_indices(entities, [("degree", "descending"), ("num_chunks", "descending"), ("key", "ascending")])[:top]
+        pc.sort_indices(entities, [("rank", "descending"), ("num_chunks", "descending"), ("key", "ascending")])[:top]
     )
     communities = folder.read("communities", ["community", "level", "size", "occurrence"])
     largest = communities.take(pc.sort_indices(communities, [("size", "descending"), ("community", "ascending")])[:top])
@@ -56,13 +58,14 @@ def overview(folder: RunFolder, top: int) -> dict[str, Any]:
             row | {"title": by_number[row["community"]]["title"], "rating": by_number[row["community"]]["rating"]}
             for row in largest.to_pylist()
         ],
+        "search": describe_searches(folder),
     }
 
 
 def entity_view(folder: RunFolder, name: str, top: int) -> dict[str, Any]:
     """An entity with its relationships by rank, its communities and its sources."""
     entities = folder.read("entities")
-    found = entities.filter(pc.equal(entities["key"], name_key(name)))
+    found = entities.filter(pc.equal(entities["key"], canonical_key(folder, name_key(name))))
     if not found.num_rows:
         raise NotFoundError(f"no entity {name!r} in {folder.root}{_nearest(entities, name)}")
     entity = found.to_pylist()[0]
@@ -72,7 +75,7 @@ def entity_view(folder: RunFolder, name: str, top: int) -> dict[str, Any]:
             pc.equal(relationships["source_id"], entity["entity_id"]),
             pc.equal(relationships["target_id"], entity["entity_id"]),
         )
-    ).sort_by([("weight", "descending"), ("combined_degree", "descending"), ("relationship_id", "ascending")])
+    ).sort_by([("weight", "descending"), ("rank", "descending"), ("relationship_id", "ascending")])
     communities = folder.read("communities", ["community", "level", "entity_ids"])
     titles = dict(
         zip(
@@ -112,6 +115,8 @@ def _claims(folder: RunFolder, key: str, top: int) -> list[dict[str, Any]]:
     held = pc.unique(folder.read("chunks", ["text_id"])["text_id"])
     claims = folder.read("claims")
     claims = claims.filter(pc.is_in(claims["text_id"], value_set=held))
+    if "aliases_used" in folder.tables:
+        claims = apply_to_claims(claims, folder.read("aliases_used"))
     mine = claims.filter(pc.or_(pc.equal(claims["subject_key"], key), pc.equal(claims["object_key"], key)))
     shown = mine.select(["subject", "object", "type", "status", "start", "end", "description", "source", "text_id"])
     rows: list[dict[str, Any]] = shown.slice(0, top).to_pylist()
@@ -128,9 +133,9 @@ def community_view(folder: RunFolder, number: int, top: int) -> dict[str, Any]:
     community = communities.filter(pc.equal(communities["community"], number)).to_pylist()[0]
     reports = folder.read("reports")
     report = reports.filter(pc.equal(reports["community"], number)).to_pylist()[0]
-    entities = folder.read("entities", ["entity_id", "name", "type", "degree"])
+    entities = folder.read("entities", ["entity_id", "name", "type", "degree", "rank"])
     members = entities.filter(pc.is_in(entities["entity_id"], value_set=pa.array(community["entity_ids"])))
-    members = members.sort_by([("degree", "descending"), ("entity_id", "ascending")])
+    members = members.sort_by([("rank", "descending"), ("entity_id", "ascending")])
     return {
         **{key: community[key] for key in ("community", "level", "parent", "children", "size", "occurrence")},
         "num_relationships": len(community["relationship_ids"]),
@@ -169,6 +174,7 @@ def render_overview(view: Mapping[str, Any]) -> str:
         f"  {c['community']:>5}  level {c['level']}, {c['size']} entities: {c['title']}"
         for c in view["largest_communities"]
     ]
+    lines += ["", "vectors", *(f"  {tell(name, facts)}" for name, facts in view["search"].items())]
     return "\n".join(lines)
 
 
@@ -224,9 +230,7 @@ def render_failures(view: Mapping[str, Any]) -> str:
 def _nearest(entities: pa.Table, name: str) -> str:
     key = name_key(name)
     near = (
-        entities.filter(pc.match_substring(entities["key"], key))
-        .sort_by([("degree", "descending")])["name"]
-        .slice(0, 5)
+        entities.filter(pc.match_substring(entities["key"], key)).sort_by([("rank", "descending")])["name"].slice(0, 5)
     )
     names = near.to_pylist()
     if not names:

@@ -128,7 +128,9 @@ class LiveProgress:
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
-        self._console.print(f"[yellow]warning:[/] {message}", highlight=False)
+        from rich.markup import escape
+
+        self._console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False)
 
     def _rate(self, note: str) -> str:
         assert self._task is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ TEXT_LINE = "<the text>"
 CLAIMS = "claims"
 
 
-def show(profile: str, language: str, text_file: Path | None, as_json: bool) -> int:
+def show(profile: str, language: str, text_file: Path | None, entity_types: Sequence[str], as_json: bool) -> int:
     """Prints the messages about a text, from a file or from standard input."""
     text = None if text_file is None else _read(text_file)
-    shown = conversation(profile, text, language)
+    shown = conversation(profile, text, language, entity_types)
     print(json.dumps(shown, ensure_ascii=False, indent=2) if as_json else render(shown))
     return 0
 
@@ -35,12 +36,16 @@ def list_prompts(as_json: bool) -> int:
     return 0
 
 
-def conversation(profile: str, text: str | None = None, language: str = "auto") -> dict[str, Any]:
+def conversation(
+    profile: str, text: str | None = None, language: str = "auto", entity_types: Sequence[str] = ()
+) -> dict[str, Any]:
     """What a model is sent about a text with a profile.
 
     profile     name of a packaged one, "claims" included, or a TOML file
     text        None leaves a line in its place
     language    of prompts and descriptions; "auto" follows the text
+    entity_types
+                what to look for, in the place of the profile's own
 
     Returns {"profile", "language" (of the prompts), "output_language", "messages": [{"role", "content"}], "continue",
     "more", "schema"}. Raises ConfigError.
@@ -53,7 +58,7 @@ def conversation(profile: str, text: str | None = None, language: str = "auto") 
         wanted = detect_language(text or "") if chosen == "auto" else chosen
         if read_prompt_file(profile, wanted)[1].get("layout") == CLAIMS:
             return _about_claims(profile, TEXT_LINE if text is None else text, wanted)
-        loaded = load_profile(profile, wanted)
+        loaded = load_profile(profile, wanted, entity_types=tuple(entity_types))
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return {

@@ -13,6 +13,7 @@ from graphmill.engine.build import open_index
 from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.query import Answer
 from graphmill.engine.query_param import QueryParam
+from graphmill.jobs.progress import PlainProgress
 
 
 def run(
@@ -28,7 +29,8 @@ def run(
         parameters = QueryParam(**param)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    with open_index(index, load_config(config_file, settings)) as opened:
+    progress = PlainProgress(quiet=as_json)
+    with open_index(index, load_config(config_file, settings), progress=progress) as opened:
         answer = opened.query(question, parameters)
     for warning in answer.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -76,7 +76,6 @@ def backend(device: str = "auto") -> Backend:
             import cudf
             import cupy
 
-            device_memory.share_pool()
             return Backend("cuda", cupy, cudf)
         if device == "cuda":
             raise problem
@@ -103,4 +102,8 @@ def _cuda_problem() -> Exception | None:
         import cudf  # noqa: F401
     except Exception as error:  # cuDF checks driver and device while it is imported
         return ImportError(f"device cuda: cudf does not import ({error}): {INSTALL_CUDA}")
+    try:
+        device_memory.share_pool()
+    except Exception as error:  # some virtual GPUs have no memory pools
+        return RuntimeError(f"device cuda: its memory can't be pooled ({error})")
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from typing import Any
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -37,6 +38,8 @@ def release() -> None:
     from cuda.bindings import runtime
 
     gc.collect()
+    if "torch" in sys.modules:  # which has a cache of its own, where it embedded
+        sys.modules["torch"].cuda.empty_cache()
     cupy.cuda.Device().synchronize()
     _checked(runtime.cudaMemPoolTrimTo(_pool(), 0))
 

@@ -25,9 +25,10 @@ MENTIONS = pa.schema(
         ("entity", pa.int64()),  # code of the entity, >= 0
         ("order", pa.int64()),  # row of the chunk in (document path, chunk position) order, >= 0
         ("record", pa.int32()),  # number of the record in its chunk, >= 0
-        ("type", pa.string()),  # "" and UNKNOWN where there is none
-        ("spelling", pa.string()),
-        ("description", pa.string()),  # "" where there is none
+        # Text columns are large_string: the records of a large corpus hold more than 2 GiB of it.
+        ("type", pa.large_string()),  # "" and UNKNOWN where there is none
+        ("spelling", pa.large_string()),
+        ("description", pa.large_string()),  # "" where there is none
     ]
 )
 MERGED_ENTITIES = pa.schema(
@@ -47,8 +48,8 @@ PAIRS = pa.schema(
         ("order", pa.int64()),
         ("record", pa.int32()),
         ("strength", pa.float64()),
-        ("description", pa.string()),
-        ("keywords", pa.list_(pa.string())),
+        ("description", pa.large_string()),
+        ("keywords", pa.list_(pa.large_string())),
     ]
 )
 MERGED_PAIRS = pa.schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -35,10 +36,7 @@ def merge_in_parts(
     part = _part_of_row(table[owner].to_numpy(), num_rows)
     order = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[order], np.arange(int(part.max()) + 2))
-    merged = [
-        merge(table.take(pa.array(order[first:last])), backend)
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    merged = [merge(table.take(pa.array(order[first:last])), backend) for first, last in itertools.pairwise(bounds)]
     return pa.concat_tables(merged)
 
 

@@ -85,7 +85,7 @@ def _least_cuda(sets: Sequence[Hashes]) -> Signatures:
     import cupy
     import cupyx
 
-    owner = cupy.repeat(cupy.arange(len(sets)), [len(one) for one in sets])
+    owner = cupy.asarray(np.repeat(np.arange(len(sets)), [len(one) for one in sets]))
     values = cupy.asarray(np.concatenate(sets))
     least = cupy.full((NUM_HASHES, len(sets)), 2**32 - 1, cupy.uint32)
     for number, (multiplier, offset) in enumerate(zip(_MULTIPLIERS, _OFFSETS, strict=True)):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -87,7 +88,18 @@ def fits(corpus: Any, k: int, allowed: NDArray[np.bool_] | None, backend: Backen
     n, d = corpus.shape
     enough = allowed is None or int(np.count_nonzero(allowed)) * FILTER_SHARE >= n
     plain = corpus.dtype == np.float16 and bool(corpus.flags.c_contiguous)
-    return plain and k <= MAX_K and 0 < n <= MAX_ROWS and 0 < d <= MAX_DIMENSIONS and enough
+    return plain and k <= MAX_K and 0 < n <= MAX_ROWS and 0 < d <= MAX_DIMENSIONS and enough and _has_room()
+
+
+@cache
+def _has_room() -> bool:
+    """Whether torch can use the device, and a block may have the shared memory that plans are made for: Hopper's."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return False
+    found = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return int(getattr(found, "shared_memory_per_block_optin", 0)) >= SHARED_BYTES
 
 
 def topk_fused(

@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 HEAVY = (
+    "faiss",
+    "triton",
     "torch",
     "transformers",
     "vllm",
@@ -105,6 +107,7 @@ def test_imports_go_down_only() -> None:
 
 def test_kernels_know_no_files_and_no_models() -> None:
     for file in (ROOT / "kernels").glob("*.py"):
-        assert not re.search(
-            r"^\s*(?:import|from) (?:pathlib|os|io|torch|transformers|httpx)\b", file.read_text("utf-8"), re.M
-        )
+        known = "pathlib|os|io|transformers|httpx"
+        if file.name != "topk_triton.py":  # which hands its arrays to Triton as tensors
+            known += "|torch"
+        assert not re.search(rf"^\s*(?:import|from) (?:{known})\b", file.read_text("utf-8"), re.M)

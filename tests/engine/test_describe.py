@@ -24,6 +24,7 @@ def _graph() -> Graph:
             "chunk_ids": [["x"], ["x"], ["y"]],
             "num_chunks": [1, 1, 1],
             "degree": [1, 2, 1],
+            "rank": [1.0, 2.0, 1.0],
         }
     )
     relationships = pa.table(
@@ -37,6 +38,7 @@ def _graph() -> Graph:
             "keywords": [["letters"]],
             "weight": [9.0],
             "combined_degree": [3],
+            "rank": [3.0],
             "chunk_ids": [["x"]],
         }
     )

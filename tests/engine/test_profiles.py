@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmill.engine.answer_prompts import KINDS, answer_messages, no_context_answer
+from graphmill.engine.answer_prompts import KINDS, MAP_KINDS, answer_messages, no_context_answer
 from graphmill.engine.profiles import Delimiters, load_profile, messages, packaged_profiles
 from graphmill.engine.prompt_language import language_code, language_name, prompt_language
 from graphmill.engine.read_reply import LAYOUTS, Reading, read_reply
@@ -293,7 +293,7 @@ def test_answer_prompts_hold_knowledge_then_history_then_question(kind: str, lan
     assert not re.search(r"\{[a-z_]+\}", found[0]["content"].replace("{question}", ""))
     assert found[-1]["content"].startswith("why {context}?")
     assert "be brief {x}" in found[-1]["content"]
-    if kind != "global_map":
+    if kind not in MAP_KINDS:
         assert "A list" in found[0]["content"]
     assert "created_at" in found[0]["content"]
 

@@ -84,7 +84,7 @@ def test_a_run_that_was_killed_before_its_first_table_can_go_on(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "manifest", ['{"format": 1', '{"format": 1}', '{"format": 1, "facts": {}, "tables": {"a": {}}}']
+    "manifest", ['{"format": 2', '{"format": 2}', '{"format": 2, "facts": {}, "tables": {"a": {}}}']
 )
 def test_a_manifest_that_is_broken_is_named_with_what_to_do(tmp_path: Path, manifest: str) -> None:
     (tmp_path / MANIFEST).write_text(manifest)

@@ -121,6 +121,36 @@ def test_doctor_tells_packages_and_backends_and_mends_what_is_missing() -> None:
     assert report["packages"]["engine"]["numpy"]
     assert report["backends"]["communities"]
     assert report["missing"] == []
+    assert report["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ('echo \'graphmill {"vllm": "0.26.0", "imports": "0.26.0"}\'', None),
+        ('echo \'graphmill {"vllm": "0.26.0", "fails": "ImportError: torchvision"}\'', "ImportError: torchvision"),
+        ("echo 'graphmill {}'", "there is no vLLM in the environment of"),
+        ("echo no such module >&2; exit 1", "did not answer: no such module"),
+    ],
+)
+def test_doctor_asks_the_models_environment_of_its_own_accord(tmp_path: Path, said: str, fault: str | None) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{said}\n")
+    python.chmod(0o755)
+    done = graphmill("doctor", "--llm-python", str(python), "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == (1 if fault else 0)
+    assert bool(report["mend"]) == bool(fault)
+    if fault is None:
+        assert "vLLM 0.26.0" in report["backends"]["model"]
+    else:
+        assert fault in report["faults"][0]
+        assert fault in graphmill("doctor", "--llm-python", str(python)).stdout
+
+
+def test_doctor_names_a_python_that_can_not_be_run() -> None:
+    report = json.loads(graphmill("doctor", "--llm-python", "/no/such/python", "--json").stdout)
+    assert report["faults"] == ["vLLM can't be used: /no/such/python can't be run: No such file or directory"]
 
 
 @pytest.mark.parametrize(

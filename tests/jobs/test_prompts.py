@@ -52,6 +52,12 @@ def test_the_language_follows_the_text_unless_it_is_set() -> None:
     assert (german["language"], german["output_language"]) == ("en", "German")
 
 
+def test_entity_types_take_the_place_of_the_profiles_own() -> None:
+    shown = json.loads(graphmill("show", "graphrag", "--entity-types", "vessel, reef", "--json").stdout)
+    assert shown["messages"] == messages(load_profile("graphrag", "en", entity_types=("vessel", "reef")), "<the text>")
+    assert "Entity types: vessel, reef" in shown["messages"][0]["content"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_packaged_profile_can_be_shown(name: str, language: str) -> None:
