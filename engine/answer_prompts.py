@@ -8,7 +8,9 @@ from typing import Any
 from graphmill.engine.models import Message
 from graphmill.engine.templates import fill, load_templates
 
-KINDS = ("naive", "local", "global_map", "global_reduce")
+KINDS = ("naive", "local", "global_map", "global_reduce", "drift_primer", "drift_map")
+MAP_KINDS = frozenset({"global_map", "drift_primer", "drift_map"})
+"""Those whose replies are points, in JSON, for a reduce step; they have no form of answer of their own."""
 
 POINTS_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -28,9 +30,19 @@ POINTS_SCHEMA: Mapping[str, Any] = {
 }
 """JSON schema of a global_map reply: points with a score of 0 to 100."""
 
+DRIFT_SCHEMA: Mapping[str, Any] = {
+    **POINTS_SCHEMA,
+    "properties": {**POINTS_SCHEMA["properties"], "follow_ups": {"type": "array", "items": {"type": "string"}}},
+    "required": ["points", "follow_ups"],
+}
+"""JSON schema of a drift_primer reply: points, and questions to go on with."""
+
 _KEYS = (
     *((kind, ("grounding", "rules", "context")) for kind in ("naive", "local", "global_reduce")),
     ("global_map", ("context",)),
+    ("drift_primer", ("context",)),
+    ("drift_map", ("context",)),
+    ("follow_up", ("follow_up", "question")),
     ("strict", ()),
     ("permissive", ()),
     ("rules", ("response_type",)),
@@ -56,7 +68,7 @@ def answer_messages(
     language  of the question, which picks the prompts; the answer is asked for in the language of the question
     context   JSON lines; see engine/context_rows.py
     history   earlier turns, oldest first, as messages; cut by the caller to what is wanted
-    strict    only the given knowledge; else knowledge from elsewhere is allowed, and marked, except in global_map
+    strict    only the given knowledge; else knowledge from elsewhere is allowed, and marked, except in MAP_KINDS
     prompts   name of the packaged prompt file, or path of another
     """
     if kind not in KINDS:
@@ -67,12 +79,23 @@ def answer_messages(
         "rules": fill(templates["rules"], {"response_type": response_type}),
         "context": context,
     }
-    asked = {"question": question, "user_prompt": user_prompt}
     return [
         {"role": "system", "content": fill(templates[kind], values)},
         *history,
-        {"role": "user", "content": fill(templates["question_with_wishes" if user_prompt else "question"], asked)},
+        question_message(language, question, user_prompt, prompts),
     ]
+
+
+def question_message(language: str, question: str, user_prompt: str = "", prompts: str = "answer") -> Message:
+    """The question as the user's message, with wishes for the form of the answer if there are any."""
+    template = load_templates(prompts, language, _KEYS)["question_with_wishes" if user_prompt else "question"]
+    return {"role": "user", "content": fill(template, {"question": question, "user_prompt": user_prompt})}
+
+
+def follow_up_question(language: str, follow_up: str, question: str, prompts: str = "answer") -> str:
+    """A follow-up question with the question that it serves."""
+    template = load_templates(prompts, language, _KEYS)["follow_up"]
+    return fill(template, {"follow_up": follow_up, "question": question})
 
 
 def no_context_answer(language: str, prompts: str = "answer") -> str:

@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import time
-from bisect import bisect_left, bisect_right
-from collections.abc import Generator as Coroutine
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from graphmill.engine.answer_prompts import POINTS_SCHEMA, answer_messages, no_context_answer
-from graphmill.engine.contexts import (
-    Context,
-    Reference,
-    global_reports,
-    local_context,
-    naive_context,
-    reports_context,
-    without_relatives,
-)
-from graphmill.engine.converse import converse
+from graphmill.engine.answer_prompts import POINTS_SCHEMA, answer_messages, no_context_answer, question_message
+from graphmill.engine.cite import cite, render_references, without_own_references
+from graphmill.engine.contexts import UNLIMITED, Context, Reference
+from graphmill.engine.drift import drift_points
 from graphmill.engine.index import Index
-from graphmill.engine.language import detect_language
-from graphmill.engine.models import Generator, Message, Reply, Request
+from graphmill.engine.lines import as_json
+from graphmill.engine.models import Generator, Message, Request
+from graphmill.engine.modes import MODES, Search
 from graphmill.engine.passages import extractive_answer
+from graphmill.engine.points import AnswerError, Point, ask_for_points, best_points
+from graphmill.engine.prompt_room import MAX_ANSWER_TOKENS, prompt_room
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.read_object import read_json_object
+from graphmill.engine.question import Question
+from graphmill.engine.rerank import Reranker
 from graphmill.engine.strip_thoughts import strip_thoughts
-from graphmill.kernels.pack import pack, pack_bins
+from graphmill.kernels.pack import pack_bins
 
-MAX_REFERENCES = 5
-MAX_ANSWER_TOKENS = 2048
-UNLIMITED = 2**62
+__all__ = ["Answer", "AnswerError", "query"]
+
 _ASKED = itertools.count(1)
-
-_CITATION = re.compile(r"([ \t]*)[\[【［](\d{1,6}(?:\s*[,，、;；\-–—]\s*\d{1,6})*)[\]】］]")
-_NUMBERS = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
-_OWN_REFERENCES = re.compile(
-    r"\n[ \t]*(?:#{1,6}[ \t]*)?(?:\*\*)?(?:References|参考资料|参考文献)(?:\*\*)?[ \t]*[:：]?(?:\*\*)?[ \t]*"
-    r"(?:\n[ \t]*(?:[-*+•\[［【(\d].*)?)*\Z",
-    re.IGNORECASE,
-)
-"""A section of references that the model wrote all the same, at the end: a heading, then list items only."""
-
-
-class AnswerError(Exception):
-    """The model gave no answer; the message says why."""
 
 
 @dataclass
@@ -63,9 +42,15 @@ class Answer:
     mode: str
     answer: str = ""
     references: list[Reference] = field(default_factory=list)
-    """What the answer cites, at most five."""
+    """What the answer cites, at most five; all of the context's, where only that was asked for."""
     context: str = ""
     prompt: list[Message] = field(default_factory=list)
+    data: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """The context's rows with their ids and reference numbers: reports, entities, relationships, claims, chunks."""
+    keywords: dict[str, list[str]] = field(default_factory=dict)
+    """"high_level" and "low_level", in the keyword modes."""
+    follow_ups: list[str] = field(default_factory=list)
+    """Questions that were drawn from the reports, in drift."""
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by step."""
     warnings: list[str] = field(default_factory=list)
@@ -73,6 +58,10 @@ class Answer:
 
     def __str__(self) -> str:
         return self.answer
+
+    def tables(self) -> dict[str, pa.Table]:
+        """``data`` as Arrow tables."""
+        return {name: pa.Table.from_pylist(rows) for name, rows in self.data.items()}
 
 
 @contextmanager
@@ -82,136 +71,109 @@ def _timed(answer: Answer, step: str) -> Iterator[None]:
     answer.timings[step] = round(time.perf_counter() - begin, 6)
 
 
-def query(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Answer:
+def query(
+    index: Index, question: str, param: QueryParam, generator: Generator | None, reranker: Reranker | None = None
+) -> Answer:
     """Answers a question from an open index. Raises AnswerError when the model fails."""
     answer = Answer(question, param.mode)
-    with _timed(answer, "retrieve"):
-        context = _retrieve(index, question, param, generator)
-    language = detect_language(question)
-    points: str | None = None
-    if param.mode == "global" and generator is not None and not context.is_empty:
-        with _timed(answer, "map"):
-            points = _map_reports(index, context, question, language, param, generator, answer.warnings)
-    answer.context = context.render() if points is None else points
-    if not answer.context:
-        answer.answer = no_context_answer(language)
-        return answer
-    kind = "global_reduce" if param.mode == "global" else param.mode
-    answer.prompt = answer_messages(
-        kind,
-        language,
-        answer.context,
-        question,
-        param.conversation_history[-2 * param.history_turns :] if param.history_turns else (),
-        param.response_type,
-        param.user_prompt,
-        param.strict,
-    )
+    search = Search(index, Question.of(question, param), param, generator, reranker, answer.warnings)
+    context = Context()
+    if param.mode == "bypass":
+        answer.prompt = _bypass_prompt(search)
+    else:
+        context = _find(search, answer)
+        if not answer.context:
+            answer.answer = no_context_answer(search.question.language)
+            return answer
+        answer.prompt = _prompt(_kind(search), search, answer.context)
     if param.only_need_context or param.only_need_prompt:
         answer.references = context.references
         return answer
     with _timed(answer, "answer"):
-        if generator is None:
-            text, references = extractive_answer(context, question)
+        if generator is not None:
+            text, answer.references = _ask(answer.prompt, context, generator)
+        elif param.mode == "bypass":
+            answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
+            text = no_context_answer(search.question.language)
         else:
-            text, references = _ask(answer.prompt, context, generator)
-    answer.references = references
-    answer.answer = text + render_references(references, language)
+            text, answer.references = extractive_answer(context, question)
+    answer.answer = text + render_references(answer.references, search.question.language)
     return answer
 
 
-def render_references(references: Sequence[Reference], language: str) -> str:
-    """The References section: one line a number, "[KG]" for the graph and "[DC]" for a document."""
-    lines = []
-    for number, group in groupby(references, key=lambda reference: reference.number):
-        places = list(group)
-        labels = ", ".join(dict.fromkeys(place.label for place in places))
-        lines.append(f"- [{number}] {'[DC]' if places[0].kind == 'chunk' else '[KG]'} {labels}")
-    heading = "参考资料" if language == "zh" else "References"
-    return f"\n\n### {heading}\n\n" + "\n".join(lines) if lines else ""
+def _find(search: Search, answer: Answer) -> Context:
+    """Looks up what the mode wants; ``answer.context`` becomes what the model is to be shown of it."""
+    param, generator = search.param, search.generator
+    room = prompt_room(search.index, _kind(search), search.question, param, generator)
+    is_mapped = generator is not None and param.mode in ("global", "drift")
+    # What is mapped first is shown in groups that have a room each; of it only the points are in the last prompt.
+    context = Context(UNLIMITED if is_mapped else max(room, 0))
+    if search.question.is_empty:
+        return context
+    if room <= 0:
+        search.warnings.append(
+            f"no knowledge fits: without any, the prompt is {-room} tokens over what max_total_tokens = "
+            f"{param.max_total_tokens} and the model's context allow"
+        )
+        return context
+    points: list[Point] | None = None
+    with _timed(answer, "retrieve"):
+        if not is_mapped or param.mode == "global":
+            MODES[param.mode](search, context)
+    if is_mapped and generator is not None:
+        with _timed(answer, "map"):
+            found = _map_reports(search, context, generator) if param.mode == "global" else None
+            points = drift_points(search, context, generator) if found is None else found
+            budget = min(param.global_max_token_for_community_report, room)
+            points = best_points(points, search.index.tokenizer, budget)
+    answer.context = context.render() if points is None else "\n".join(map(as_json, points))
+    answer.data, answer.follow_ups = context.tables(), context.follow_ups
+    answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
+    return context
 
 
-def _retrieve(index: Index, question: str, param: QueryParam, generator: Generator | None) -> Context:
-    if not question.strip():
-        return Context()
-    if param.mode == "global" and generator is not None:
-        return reports_context(index, global_reports(index, param), UNLIMITED)
-    vector = index.embed_question(question)
-    if param.mode == "naive":
-        texts, _ = index.search(index.search_texts, question, vector, param.chunk_top_k, param.lexical)
-        return naive_context(index, texts, param)
-    if param.mode == "local":
-        entities, _ = index.search(index.search_entities, question, vector, param.top_k, param.lexical)
-        return local_context(index, entities, param)
-    # Without a model nothing scores the reports for the question, so their vectors do.
-    allowed = global_reports(index, param)
-    reports, _ = index.search(index.search_reports, question, vector, max(len(allowed), 1), param.lexical)
-    reports = without_relatives(index, reports[np.isin(reports, allowed)])
-    return reports_context(index, reports, param.global_max_token_for_community_report)
+def _kind(search: Search) -> str:
+    """Which of the prompts the question is put with at last."""
+    mode = search.param.mode
+    if mode == "global" or (mode == "drift" and search.generator is not None):
+        return "global_reduce"
+    return "naive" if mode == "naive" else "local"
 
 
-def _map_reports(
-    index: Index,
-    context: Context,
-    question: str,
-    language: str,
-    param: QueryParam,
-    generator: Generator,
-    warnings: list[str],
-) -> str:
-    """The best points that the reports, in groups that fit the budget, give for the question, as JSON lines."""
-    rows = context.sections["Reports"]
-    tokens = index.tokenizer.count([json.dumps(row, ensure_ascii=False) for row in rows])
-    tokens = np.minimum(tokens, param.global_max_token_for_community_report)
-    bins = pack_bins(tokens, param.global_max_token_for_community_report)
-    conversations = []
-    run = next(_ASKED)
-    for number in range(int(bins.max()) + 1):
-        group = Context({"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
-        prompt = answer_messages("global_map", language, group.render(), question, strict=param.strict)
-        conversations.append(_points(run, number, prompt, param))
-    found = list(converse(conversations, generator))
-    points = [point for _, group in sorted(found, key=lambda item: item[0]) for point in group]
-    errors = [point["error"] for point in points if "error" in point]
-    if errors and len(errors) == len(found):
-        raise AnswerError(f"the model answered none of the {len(found)} groups of reports: {errors[0]}")
-    if errors:
-        warnings.append(f"{len(errors)} of {len(found)} groups of reports gave no points: {errors[0]}")
-    points = sorted((p for p in points if p.get("score", 0) > 0), key=lambda p: -p["score"])
-    lines = [json.dumps(point, ensure_ascii=False) for point in points]
-    if not lines:
-        return ""
-    counts = index.tokenizer.count(lines) + 1
-    kept = pack(np.zeros(len(lines), np.int64), counts, param.global_max_token_for_community_report)
-    return "\n".join(line for line, keep in zip(lines, kept, strict=True) if keep)
+def _prompt(kind: str, search: Search, context: str) -> list[Message]:
+    question, param = search.question, search.param
+    return answer_messages(
+        kind, question.language, context, question.text, question.history, param.response_type, param.user_prompt,
+        param.strict,
+    )  # fmt: skip
 
 
-def _points(
-    run: int, number: int, prompt: list[Message], param: QueryParam
-) -> Coroutine[Request, Reply, tuple[int, list[dict[str, Any]]]]:
-    """Asks one group of reports for its points; a reply that can't be read is an error."""
-    options = dict(param.global_special_community_map_llm_kwargs)
-    reply = yield Request(f"query/map{run}/{number}", prompt, MAX_ANSWER_TOKENS, schema=POINTS_SCHEMA, options=options)
-    if reply.error is not None:
-        return number, [{"error": reply.error}]
-    points = (read_json_object(reply.text) or {}).get("points")
-    if not isinstance(points, list):
-        return number, [{"error": f"the reply holds no list of points but {reply.text[:80]!r}"}]
-    return number, [p for p in map(_point, points) if p is not None]
+def _bypass_prompt(search: Search) -> list[Message]:
+    """The conversation and the question, and nothing else."""
+    question, param = search.question, search.param
+    return [*question.history, question_message(question.language, question.text, param.user_prompt)]
 
 
-def _point(value: Any) -> dict[str, Any] | None:
-    """A point with an integer score from 0 to 100, or None where it is none."""
-    if not isinstance(value, dict) or not isinstance(value.get("description"), str):
-        return None
-    try:
-        score = int(float(str(value.get("score", 0)).split("/")[0]))
-    except (ValueError, OverflowError):
-        score = 0
-    return {"description": value["description"], "score": max(0, min(100, score))}
+def _map_reports(search: Search, context: Context, generator: Generator) -> list[Point]:
+    """The points that the reports give for the question, in groups that fit the budget."""
+    index, question, param = search.index, search.question, search.param
+    rows = context.sections.get("Reports", [])
+    room = prompt_room(index, "global_map", question, param, generator)
+    budget = max(min(param.global_max_token_for_community_report, room), 1)
+    tokens = index.tokenizer.count([as_json(row) for row in rows]) + 1
+    bins = pack_bins(tokens, budget)
+    prompts = []
+    for number in range(int(bins.max(initial=-1)) + 1):
+        group = Context(sections={"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
+        prompts.append(answer_messages("global_map", question.language, group.render(), question.text))
+    if too_long := int(np.count_nonzero(bins < 0)):
+        search.warnings.append(f"{too_long} reports are longer than the {budget} tokens of a group, and left out")
+    options = param.global_special_community_map_llm_kwargs
+    parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "groups of reports")
+    return [point for part in parts for point in part.points]
 
 
-def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple[str, list[Reference]]:
+def _ask(prompt: Sequence[Message], context: Context, generator: Generator) -> tuple[str, list[Reference]]:
     """The model's answer with only those citations that the context holds, and what they refer to."""
     # A number of its own: a reply to a question that was interrupted may still come.
     request_id = f"query/answer/{next(_ASKED)}"
@@ -223,23 +185,4 @@ def _ask(prompt: list[Message], context: Context, generator: Generator) -> tuple
     if not text.strip():
         why = "nothing but thinking, which was cut off" if is_open else "nothing"
         raise AnswerError(f"the model gave no answer: its reply holds {why}")
-    return cite(_OWN_REFERENCES.sub("", "\n" + text).strip(), context.references)
-
-
-def cite(text: str, references: Sequence[Reference]) -> tuple[str, list[Reference]]:
-    """Drops the citations that are not among the references, and all after the first five different ones."""
-    known = sorted({reference.number for reference in references})
-    cited: list[int] = []
-
-    def keep(match: re.Match[str]) -> str:
-        kept = []
-        for first, last in _NUMBERS.findall(match[2]):
-            for number in known[bisect_left(known, int(first)) : bisect_right(known, int(last or first))]:
-                if number in cited or len(cited) < MAX_REFERENCES:
-                    if number not in cited:
-                        cited.append(number)
-                    kept.append(f"[{number}]")
-        return match[1] + "".join(kept) if kept else ""
-
-    text = _CITATION.sub(keep, text)
-    return text, sorted((r for r in references if r.number in cited), key=lambda r: cited.index(r.number))
+    return cite(without_own_references(text), context.references)

@@ -8,26 +8,34 @@ from typing import Any
 
 from graphmill.engine.models import Message
 
-MODES = ("naive", "local", "global")
+KEYWORD_MODES = ("keywords-local", "keywords-global", "hybrid", "mix")
+MODES = ("naive", "local", "global", *KEYWORD_MODES, "drift", "bypass")
 
 
 @dataclass(frozen=True)
 class QueryParam:
-    """Limits named after tokens count those of the index's tokenizer."""
+    """Limits named after tokens count those of the answering model's tokenizer, and none is ever exceeded."""
 
     mode: str = "global"
     only_need_context: bool = False
     only_need_prompt: bool = False
     response_type: str = "Multiple Paragraphs"
+    stream: bool = False
+    """Hand the answer out piece by piece."""
     level: int = 2
     """Deepest level of communities whose reports are used; 0 is the coarsest."""
     top_k: int = 20
-    """Entities (local) that are looked up."""
+    """Entities, and relationships, that are looked up."""
     chunk_top_k: int = 20
-    """Chunks (naive) that are looked up."""
+    """Chunks that are looked up (naive, mix), and most chunks in the context of these and of the keyword modes."""
+    hl_keywords: Sequence[str] = ()
+    """High-level keywords, what the question is about, for relationships; where any are given, none are asked for."""
+    ll_keywords: Sequence[str] = ()
+    """Low-level keywords, the things that the question names, for entities."""
     naive_max_token_for_text_unit: int = 12000
     local_max_token_for_text_unit: int = 4000
     local_max_token_for_local_context: int = 4800
+    """Of relationships and claims, in local and drift."""
     local_max_token_for_community_report: int = 3200
     local_community_single_one: bool = False
     global_min_community_rating: float = 0
@@ -37,6 +45,16 @@ class QueryParam:
         default_factory=lambda: {"response_format": {"type": "json_object"}}
     )
     max_entity_tokens: int = 6000
+    max_relation_tokens: int = 8000
+    """Of relationships, in the keyword modes."""
+    max_total_tokens: int = 30000
+    """Of the whole prompt: instructions, knowledge, history and question."""
+    max_token_for_text_unit: int | None = None
+    """LightRAG's older name: of chunks, in the keyword modes; None leaves them what is left of the total."""
+    max_token_for_local_context: int | None = None
+    """LightRAG's older name for max_entity_tokens, in the keyword modes; where it is set, it counts."""
+    max_token_for_global_context: int | None = None
+    """LightRAG's older name for max_relation_tokens; where it is set, it counts."""
     conversation_history: Sequence[Message] = ()
     history_turns: int = 3
     """Turns, a question and its answer each, of the history that are put into the prompt."""
@@ -54,3 +72,24 @@ class QueryParam:
             value, minimum = getattr(self, f.name), 1 if f.name.endswith("top_k") else 0
             if isinstance(value, int | float) and not isinstance(value, bool) and value < minimum:
                 raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
+        for name in ("hl_keywords", "ll_keywords"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(word, str) for word in value):
+                raise ValueError(f"{name} must be a list of strings, got {value!r}")
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """The last turns of the conversation, as many as are wanted."""
+        return self.conversation_history[-2 * self.history_turns :] if self.history_turns else ()
+
+    @property
+    def entity_tokens(self) -> int:
+        """Most tokens of entities, in the keyword modes."""
+        older = self.max_token_for_local_context
+        return self.max_entity_tokens if older is None else older
+
+    @property
+    def relation_tokens(self) -> int:
+        """Most tokens of relationships, in the keyword modes."""
+        older = self.max_token_for_global_context
+        return self.max_relation_tokens if older is None else older

@@ -12,6 +12,7 @@ import pytest
 
 import graphmill
 from graphmill.engine.build import OpenIndex
+from graphmill.engine.query_param import MODES
 
 SAMPLE = Path(str(files("graphmill"))) / "sample"
 QUESTIONS = [json.loads(line) for line in (SAMPLE / "questions.jsonl").read_text("utf-8").splitlines()]
@@ -39,8 +40,17 @@ def test_the_context_of_a_question_holds_the_facts_of_its_answer(sample: OpenInd
     assert missing_facts(question, answer.context) == []
 
 
+@pytest.mark.parametrize("mode", ["naive", "keywords-local", "keywords-global", "hybrid", "mix", "drift"])
+def test_modes_that_search_chunks_find_the_facts_of_every_question(sample: OpenIndex, mode: str) -> None:
+    param = graphmill.QueryParam(mode=mode, only_need_context=True)
+    answers = [(question, sample.query(question["question"], param)) for question in QUESTIONS]
+    missing = {question["id"]: missing_facts(question, answer.context) for question, answer in answers}
+    assert {question: facts for question, facts in missing.items() if facts} == {}
+    assert not any(answer.warnings for _, answer in answers)
+
+
 @pytest.mark.parametrize("question", QUESTIONS[::3], ids=lambda question: question["id"])
-@pytest.mark.parametrize("mode", ["naive", "local", "global"])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bypass"])
 def test_an_answer_without_a_model_quotes_passages_that_stand_where_it_says(
     sample: OpenIndex, question: dict[str, Any], mode: str
 ) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import graphmill
+from graphmill.engine.cite import cite
 from graphmill.engine.contexts import Reference
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Request
-from graphmill.engine.query import AnswerError, cite
+from graphmill.engine.query import AnswerError
 from graphmill.engine.tokenizers import WordTokenizer
 
 REFERENCES = [Reference(n, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for n in range(1, 9)]

@@ -1,0 +1,73 @@
+"""Drift: points from the reports nearest to a question, follow-up questions, and the points of each one's answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from graphmill.engine.answer_prompts import DRIFT_SCHEMA, POINTS_SCHEMA, answer_messages, follow_up_question
+from graphmill.engine.contexts import Context
+from graphmill.engine.embed import embed_texts
+from graphmill.engine.models import Generator
+from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
+from graphmill.engine.points import AnswerError, Point, ask_for_points
+from graphmill.engine.prompt_room import prompt_room
+
+
+def drift_points(search: Search, context: Context, generator: Generator) -> list[Point]:
+    """Fills the context with all that was looked at, and returns the points that it gave.
+
+    Where the model gives no follow-up questions, the titles of the reports are used.
+    """
+    index, param, question = search.index, search.param, search.question
+    reports = nearest_reports(search)
+    if not len(reports):
+        return []
+    first = _shared(search, context, "drift_primer")
+    first.add(index, "reports", reports, param.local_max_token_for_community_report)
+    context.include(first)
+    points, follow_ups = _prime(search, first, generator)
+    titles = index.lines.strings("reports", ("title",), reports)[0]
+    context.follow_ups = follow_ups or list(dict.fromkeys(titles))
+    vectors = embed_texts(context.follow_ups, index.embedder)
+    entities = index.search_each(index.search_entities, context.follow_ups, vectors, param.top_k, param.lexical)
+    prompts = []
+    for follow_up, (rows, _) in zip(context.follow_ups, entities, strict=True):
+        asked = follow_up_question(question.language, follow_up, question.text)
+        found = _shared(search, context, "drift_map", asked)
+        add_local(index, param, rows, found)
+        if not found.is_empty:
+            prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
+        context.include(found)
+    options = param.global_special_community_map_llm_kwargs
+    parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "follow-up questions")
+    return [*points, *(point for part in parts for point in part.points)]
+
+
+def _shared(search: Search, context: Context, kind: str, asked: str | None = None) -> Context:
+    """A context of one prompt, whose rows have the numbers that they have in the others."""
+    question = search.question if asked is None else replace(search.question, text=asked)
+    question = replace(question, history=())
+    room = prompt_room(search.index, kind, question, search.param, search.generator)
+    return Context(max(room, 0), numbers=context.numbers)
+
+
+def _prime(search: Search, reports: Context, generator: Generator) -> tuple[list[Point], list[str]]:
+    """The points of the reports and the questions to go on with; where the reply can't be read, there are none."""
+    question, param = search.question, search.param
+    prompt = answer_messages("drift_primer", question.language, reports.render(), question.text)
+    options = param.global_special_community_map_llm_kwargs
+    try:
+        (part,) = ask_for_points([prompt], generator, DRIFT_SCHEMA, options, search.warnings, "groups of reports")
+    except AnswerError as error:
+        search.warnings.append(f"the model drew no follow-up questions from the reports: {error}")
+        return [], []
+    return part.points, _questions(part.value.get("follow_ups"))
+
+
+def _questions(value: Any) -> list[str]:
+    """The distinct questions of a reply, at most DRIFT_REPORTS."""
+    if not isinstance(value, list):
+        return []
+    texts = (" ".join(text.split()) for text in value if isinstance(text, str))
+    return list(dict.fromkeys(text for text in texts if text))[:DRIFT_REPORTS]

@@ -1,0 +1,107 @@
+"""From rows of one table of an open index to those of another: what stands round the entities that were found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphmill.engine.index import Index
+from graphmill.engine.query_param import QueryParam
+from graphmill.engine.rows import Rows
+
+
+def reports_of(index: Index, entities: Rows, param: QueryParam) -> Rows:
+    """Communities of the entities at most ``level`` deep: by how many of the entities they hold, then by rating."""
+    found = index.communities_of_entity.gather(entities)
+    communities, held = np.unique(found[index.level[found] <= param.level], return_counts=True)
+    order = np.lexsort((communities, -index.rating[communities], -held))
+    return communities[order][: 1 if param.local_community_single_one else None]
+
+
+def relationships_of(index: Index, entities: Rows) -> Rows:
+    """All relationships of the entities: by rank, then by weight."""
+    return by_rank(index, np.unique(index.edges.gather(entities)))
+
+
+def by_rank(index: Index, edges: Rows) -> Rows:
+    """Relationships by rank, then by weight."""
+    return edges[np.lexsort((edges, -index.weight[edges], -index.rank[edges]))]
+
+
+def ends_of(index: Index, edges: Rows) -> Rows:
+    """Both entities of the relationships, each where it first comes."""
+    return first_of_each(np.stack([index.source[edges], index.target[edges]], axis=1).ravel())
+
+
+def chunks_of(index: Index, entities: Rows, enough: int) -> Rows:
+    """The entities' chunks: in the order of the entities, then by how many one-hop neighbours stand in the chunk too.
+
+    Of chunks with the same text the first stands for all. Entities whose chunks come after ``enough`` tokens are not
+    looked at any more.
+    """
+    ordered = []
+    seen: set[int] = set()
+    for entity in entities.tolist():
+        own = np.sort(index.chunks_of_entity[entity])
+        others = index.chunks_of_entity.gather(index.neighbours[entity])
+        place = np.minimum(np.searchsorted(own, others), len(own) - 1)
+        shared = np.bincount(place[own[place] == others], minlength=len(own))
+        ordered.append(own[np.lexsort((own, -shared))])
+        new = [chunk for chunk in own.tolist() if chunk not in seen]
+        seen.update(new)
+        enough -= int(index.tokens_of["chunks"][new].sum())
+        if enough < 0:
+            break
+    return distinct_texts(index, np.concatenate([*ordered, np.empty(0, np.int64)]))
+
+
+def chunks_of_texts(index: Index, texts: Rows) -> Rows:
+    """The first chunk of each distinct text."""
+    first: Rows = index.chunks_of_text.values[index.chunks_of_text.offsets[texts]]
+    return first
+
+
+def distinct_texts(index: Index, chunks: Rows) -> Rows:
+    """Chunks in their order, the first of those with the same text for all of them."""
+    return chunks_of_texts(index, first_of_each(index.text_of_chunk[chunks]))
+
+
+def claims_of(index: Index, entities: Rows) -> Rows:
+    """Claims about the entities, in their order: as subject, then as object."""
+    return first_of_each(index.lines.claims_of_entity.gather(entities))
+
+
+def global_reports(index: Index, param: QueryParam) -> Rows:
+    """Reports that a global question considers: by occurrence, then by rating, best first."""
+    fits = (index.level <= param.level) & (index.rating >= param.global_min_community_rating)
+    rows = np.flatnonzero(fits)
+    order = np.lexsort((rows, -index.rating[rows], -index.occurrence[rows]))
+    return rows[order][: param.global_max_consider_community]
+
+
+def without_relatives(index: Index, reports: Rows) -> Rows:
+    """Reports, best first, less those of which a part or a whole has come before: they would say the same twice."""
+    above = [reports]
+    while (above[-1] >= 0).any():  # as often as the tree has levels
+        above.append(np.where(above[-1] >= 0, index.parent[above[-1]], -1).astype(np.int64))
+    kept: dict[int, None] = {}
+    seen: set[int] = set()
+    for report, *ancestors in np.stack(above, axis=1).tolist():
+        if report not in seen and kept.keys().isdisjoint(ancestors):
+            kept[report] = None
+            seen.update(ancestors)
+    return np.array(list(kept), np.int64)
+
+
+def in_turn(*lists: Rows) -> Rows:
+    """The first of each list, then the second of each, and so on, without repeats."""
+    rows = np.concatenate([*lists, np.empty(0, np.int64)])
+    turn = np.concatenate([np.arange(len(one)) for one in lists] + [np.empty(0, np.int64)])
+    return first_of_each(rows[np.argsort(turn, kind="stable")])
+
+
+def first_of_each(rows: Rows) -> Rows:
+    """The rows in their order without repeats."""
+    if not len(rows):
+        return rows
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]

@@ -1,0 +1,103 @@
+"""Keywords of a question: what it is about (high-level), and the things that it names (low-level)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from graphmill.engine.models import Generator, Message, Request
+from graphmill.engine.phrases import CONCEPT, find_phrases
+from graphmill.engine.read_object import read_json_object
+from graphmill.engine.templates import fill, load_templates
+
+MAX_TOKENS = 512
+MAX_KEYWORDS = 24
+"""Of a level; a model that gives more is rambling."""
+KEYWORDS_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "high_level_keywords": {"type": "array", "items": {"type": "string"}},
+        "low_level_keywords": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["high_level_keywords", "low_level_keywords"],
+    "additionalProperties": False,
+}
+_KEYS = (("system", ()), ("user", ("question", "history")), ("history", ("turns",)), ("asked", ()), ("answered", ()))
+_ASKED = count(1)
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """The keywords of both levels, in order; both are empty for a question that names nothing."""
+
+    high_level: tuple[str, ...] = ()
+    low_level: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.high_level or self.low_level)
+
+
+def find_keywords(
+    question: str, language: str, history: Sequence[Message], generator: Generator | None
+) -> tuple[Keywords, str]:
+    """The keywords of a question, and a warning where the model gave none that can be read; "" else.
+
+    An empty question has none, and asks nothing. Without a model, or where it fails, the phrase finder gives them.
+    """
+    if not question.strip():
+        return Keywords(), ""
+    if generator is None:
+        return phrase_keywords(question, language), ""
+    request_id = f"query/keywords/{next(_ASKED)}"
+    messages = keyword_messages(question, language, history)
+    generator.submit(Request(request_id, messages, MAX_TOKENS, schema=KEYWORDS_SCHEMA))
+    reply = next(r for replies in iter(generator.collect, None) for r in replies if r.id == request_id)
+    found = None if reply.error is not None else read_keywords(reply.text)
+    if found is not None:
+        return found, ""
+    why = reply.error or f"its reply holds no lists of keywords but {reply.text[:80]!r}"
+    return phrase_keywords(question, language), f"the model gave no keywords, so the phrase finder did: {why}"
+
+
+def keyword_messages(question: str, language: str, history: Sequence[Message] = ()) -> list[Message]:
+    """Instructions, then the conversation so far and the question."""
+    templates = load_templates("keywords", language, _KEYS)
+    turns = [
+        f"{templates['asked' if message['role'] == 'user' else 'answered']}{' '.join(message['content'].split())}"
+        for message in history
+    ]
+    told = fill(templates["history"], {"turns": "\n".join(turns)}) + "\n\n" if turns else ""
+    return [
+        {"role": "system", "content": templates["system"]},
+        {"role": "user", "content": fill(templates["user"], {"question": question, "history": told})},
+    ]
+
+
+def read_keywords(text: str) -> Keywords | None:
+    """The keywords of a model's reply, None where it holds none of the lists."""
+    names = tuple(KEYWORDS_SCHEMA["required"])
+    value = read_json_object(text, wanted=names)
+    if value is None or not any(name in value for name in names):
+        return None
+    return Keywords(*(_words(value.get(name)) for name in names))
+
+
+def phrase_keywords(text: str, language: str) -> Keywords:
+    """Without a model: the names in a text are low-level, its concepts high-level."""
+    mentions, _ = find_phrases(text, language)
+    return Keywords(
+        tuple(mention.name for mention in mentions if mention.type == CONCEPT)[:MAX_KEYWORDS],
+        tuple(mention.name for mention in mentions if mention.type != CONCEPT)[:MAX_KEYWORDS],
+    )
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """A list of keywords, or what a model writes for one: one text with commas."""
+    if isinstance(value, str):
+        value = value.replace("，", ",").replace("、", ",").split(",")
+    if not isinstance(value, list):
+        return ()
+    words = (" ".join(word.split()) for word in value if isinstance(word, str))
+    return tuple(dict.fromkeys(word for word in words if word))[:MAX_KEYWORDS]

@@ -1,0 +1,266 @@
+"""Rows of an open index as contexts show them: JSON lines, what they take in tokens, and where they stand.
+
+Tokens come from the columns that were counted when the rows were made. Where the model that answers has another
+tokenizer than the one the index was counted with, a line is counted when it is first wanted, and that is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphmill.engine.apply_aliases import apply_to_claims
+from graphmill.engine.claims import NONE
+from graphmill.engine.context_tokens import tokens_print
+from graphmill.engine.rows import Lists, Rows, lists_by
+
+if TYPE_CHECKING:
+    from graphmill.engine.index import Index
+
+Line = dict[str, Any]
+LARGEST_REFERENCE = 99_999
+SLACK = 4
+"""Tokens by which a line may exceed its parts, since what stands where they meet is cut otherwise."""
+DECODED_ROWS, DECODED_BYTES = 1 << 18, 1 << 28
+"""Columns up to this size are kept as Python's strings once they were wanted: Arrow takes ten times as long."""
+MAX_ARRAY_BYTES = 2**31 - 2**20
+"""What one array of strings can hold."""
+BLOCK = 64
+"""Lines that are counted at a time, where they were not before."""
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_SAMPLES: dict[str, tuple[str, Line]] = {
+    # What was counted of a line, and the line, with the longest of what else may stand in it.
+    "entities": (
+        '{"entity":"x","type":"x","description":"x"}',
+        {"entity": "x", "type": "x", "description": "x", "rank": 0.0001234, "created_at": "2026-12-31"},
+    ),
+    "relationships": (
+        '{"source":"x","target":"x","description":"x"}',
+        {
+            "source": "x", "target": "x", "description": "x", "weight": 12345.678, "rank": 0.0001234,
+            "created_at": "2026-12-31",
+        },
+    ),
+    "reports": ('"x"', {"rating": 10.0, "report": "x"}),
+    "chunks": ('"x"', {"created_at": "2026-12-31", "path": "", "text": "x"}),
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where a chunk stands: the characters [start, end) of a document."""
+
+    path: str
+    chunk_id: str
+    start: int
+    end: int
+
+
+def as_json(line: Line) -> str:
+    """The line as it is written into a context: what is not known is left out."""
+    return _encode({name: value for name, value in line.items() if value != ""} if "" in line.values() else line)
+
+
+class ContextLines:
+    """Lines of the rows of each table: "entities", "relationships", "reports", "chunks" and "claims"."""
+
+    def __init__(self, index: Index) -> None:
+        self._index, self._tokenizer = index, index.tokenizer
+        self._columns: dict[tuple[str, str], Any] = {}
+        self._fixed_tokens: dict[str, int] = {}
+        chunks = index.chunks
+        self._starts, self._ends = (chunks[name].to_numpy() for name in ("start", "end"))
+        # Of a document rather than of each of its chunks, which are many more.
+        documents = pc.unique(chunks["document_id"])
+        self._document = pc.index_in(chunks["document_id"], value_set=documents).to_numpy()
+        self._days = [_day(index.created_at[document_id]) for document_id in documents.to_pylist()]
+        first = pc.index_in(documents, value_set=chunks["document_id"].combine_chunks())
+        self._paths: list[str] = chunks["path"].take(first).to_pylist()
+        self._path_tokens = np.full(len(documents), -1, np.int64)
+        self.claims, self.claims_of_entity, self.chunk_of_claim = _claims(index)
+        self._entity_rank = index.entities["rank"].to_numpy()
+        self._tokens = {name: self._counted(name) for name in (*_SAMPLES, "claims")}
+        self._paths_apart = bool(len(self._tokens["chunks"])) and int(self._tokens["chunks"][0]) >= 0
+
+    def fitting(self, table: str, rows: Rows, budget: int) -> tuple[Rows, int]:
+        """As many of the rows, from the first on, as have lines within the budget, and what these take at most."""
+        used, kept = 0, 0
+        for start in range(0, len(rows), BLOCK):
+            total = used + np.cumsum(self.tokens(table, rows[start : start + BLOCK]))
+            here = int(np.searchsorted(total, budget, "right"))
+            kept += here
+            used = int(total[here - 1]) if here else used
+            if here < len(total):
+                break
+        return rows[:kept], used
+
+    def tokens(self, table: str, rows: Rows) -> Rows:
+        """Tokens that each row's line, with its line break, takes at most."""
+        known = self._tokens[table]
+        missing = np.unique(rows[known[rows] < 0])
+        if len(missing):
+            lines = [as_json({"reference": LARGEST_REFERENCE, **line}) for line in self.lines(table, missing)]
+            known[missing] = self._tokenizer.count(lines) + 1
+        tokens: Rows = known[rows]
+        return tokens + self._tokens_of_paths(rows) if table == "chunks" and self._paths_apart else tokens
+
+    def count_fixed(self, text: str) -> int:
+        """Tokens of a text that comes again and again, such as instructions."""
+        if text not in self._fixed_tokens:
+            self._fixed_tokens[text] = int(self._tokenizer.count([text])[0])
+        return self._fixed_tokens[text]
+
+    def lines(self, table: str, rows: Rows) -> list[Line]:
+        """The rows as JSON objects, without their reference numbers."""
+        if table == "claims":
+            columns = self.strings(table, _CLAIM, rows)
+            return [
+                {name: "" if value == NONE else value for name, value in zip(_CLAIM, row, strict=True)}
+                for row in zip(*columns, strict=True)
+            ]
+        if table == "chunks":
+            (texts,) = self.strings(table, ("text",), rows)
+            places = zip(self._days_of(rows), self._paths_of(rows), strict=True)
+            return [{"created_at": d, "path": p, "text": t} for (d, p), t in zip(places, texts, strict=True)]
+        if table == "reports":
+            (texts,) = self.strings(table, ("full_text",), rows)
+            ratings = self._index.rating[rows].tolist()
+            return [{"rating": rating, "report": text} for rating, text in zip(ratings, texts, strict=True)]
+        days = self._days_of(self.first_chunks(table, rows))
+        if table == "entities":
+            columns = self.strings(table, ("name", "type", "description"), rows)
+            found = zip(*columns, map(_rank, self._entity_rank[rows].tolist()), days, strict=True)
+            return [
+                {"entity": name, "type": type_, "description": description, "rank": rank, "created_at": day}
+                for name, type_, description, rank, day in found
+            ]
+        columns = self.strings(table, ("source", "target", "description"), rows)
+        weights = np.round(self._index.weight[rows], 3).tolist()
+        ranks = map(_rank, self._index.rank[rows].tolist())
+        return [
+            {"source": one, "target": other, "description": text, "weight": weight, "rank": rank, "created_at": day}
+            for one, other, text, weight, rank, day in zip(*columns, weights, ranks, days, strict=True)
+        ]
+
+    def first_chunks(self, table: str, rows: Rows) -> Rows:
+        """The chunk that each row is cited with: the first that it was read in."""
+        if table in ("chunks", "claims"):
+            return rows if table == "chunks" else self.chunk_of_claim[rows]
+        index = self._index
+        lists = {
+            "entities": index.chunks_of_entity,
+            "relationships": index.chunks_of_relationship,
+            "reports": index.chunks_of_community,
+        }[table]
+        first: Rows = lists.values[lists.offsets[rows]]
+        return first
+
+    def places(self, chunks: Rows) -> list[Place]:
+        """Where the chunks stand."""
+        (ids,) = self.strings("chunks", ("chunk_id",), chunks)
+        spans = self._starts[chunks].tolist(), self._ends[chunks].tolist()
+        return list(map(Place, self._paths_of(chunks), ids, *spans))
+
+    def strings(self, table: str, columns: Sequence[str], rows: Rows) -> list[list[str]]:
+        """Some rows of columns of strings, column by column."""
+        return [self._column(table, name, rows) for name in columns]
+
+    def _column(self, table: str, name: str, rows: Rows) -> list[str]:
+        column = self._columns.get((table, name))
+        if column is None:
+            source = (self.claims if table == "claims" else getattr(self._index, table))[name]
+            if len(source) <= DECODED_ROWS and source.nbytes <= DECODED_BYTES:
+                column = np.array(source.to_pylist(), dtype=object)
+            else:
+                column = source.combine_chunks() if source.nbytes < MAX_ARRAY_BYTES else source
+            self._columns[table, name] = column
+        taken = column[rows].tolist() if isinstance(column, np.ndarray) else column.take(pa.array(rows)).to_pylist()
+        values: list[str] = taken
+        return values
+
+    def _days_of(self, chunks: Rows) -> list[str]:
+        return [self._days[document] for document in self._document[chunks].tolist()]
+
+    def _paths_of(self, chunks: Rows) -> list[str]:
+        return [self._paths[document] for document in self._document[chunks].tolist()]
+
+    def _tokens_of_paths(self, chunks: Rows) -> Rows:
+        documents = self._document[chunks]
+        new = np.unique(documents[self._path_tokens[documents] < 0])
+        if len(new):
+            paths = [as_json({"path": self._paths[document]}) for document in new.tolist()]
+            self._path_tokens[new] = self._tokenizer.count(paths)
+        tokens: Rows = self._path_tokens[documents]
+        return tokens
+
+    def _counted(self, table: str) -> Rows:
+        """Tokens of each row's line, paths of chunks apart; -1 where they are not known."""
+        index = self._index
+        num_rows = self.claims.num_rows if table == "claims" else getattr(index, table).num_rows
+        own = np.full(num_rows, -1, np.int64)
+        if table in ("entities", "relationships"):
+            made_with = index.folder.facts["summary"].get("models", {}).get("tokenizer")
+            if made_with == self._tokenizer.name:
+                own = index.tokens_of[table]
+        elif table in ("chunks", "reports"):
+            own = self._counted_quotes(table, own)
+        if not num_rows or own[0] < 0:
+            return own.copy()
+        counted, line = _SAMPLES[table]
+        before, after = self._tokenizer.count([counted, as_json({"reference": LARGEST_REFERENCE, **line})]).tolist()
+        bounds: Rows = own + (int(after) - int(before) + SLACK + 1)
+        return bounds
+
+    def _counted_quotes(self, table: str, unknown: Rows) -> Rows:
+        index = self._index
+        folder, name = index.folder, f"tokens_{table}"
+        if not folder.is_finished(name, tokens_print(folder, table, self._tokenizer.name)):
+            return unknown
+        counted = folder.read(name)
+        ids = index.chunks["text_id"] if table == "chunks" else index.reports["community_id"]
+        place = pc.index_in(ids, value_set=counted["id"].combine_chunks())
+        tokens: Rows = counted["num_tokens"].to_numpy()[place.to_numpy()].astype(np.int64)
+        return tokens
+
+
+_CLAIM = ("subject", "object", "type", "status", "start", "end", "description")
+
+
+def _claims(index: Index) -> tuple[pa.Table, Lists, Rows]:
+    """CLAIMS about entities of the index, the claims of each entity (as subject, then as object), and their chunks."""
+    folder = index.folder
+    num_entities = index.entities.num_rows
+    nothing = Lists(np.zeros(num_entities + 1, np.int64), np.empty(0, np.int64))
+    if "claims" not in folder.tables or not folder.tables["claims"].rows:
+        return pa.table({name: pa.array([], pa.string()) for name in _CLAIM}), nothing, np.empty(0, np.int64)
+    claims = folder.read("claims")
+    claims = claims.filter(pc.is_in(claims["text_id"], value_set=index.text_ids)).combine_chunks()
+    keys = index.entities["key"].combine_chunks()
+    if "aliases" in folder.tables:  # a name that was folded into another is no entity any more
+        folded = apply_to_claims(claims, folder.read("aliases"))
+        for name in ("subject_key", "object_key"):
+            own = pc.if_else(pc.is_in(claims[name], value_set=keys), claims[name], folded[name])
+            claims = claims.set_column(claims.schema.get_field_index(name), name, own)
+    ends = [
+        pc.fill_null(pc.index_in(claims[name], value_set=keys), -1).to_numpy() for name in ("subject_key", "object_key")
+    ]
+    entity = np.concatenate(ends).astype(np.int64)
+    claim = np.tile(np.arange(claims.num_rows, dtype=np.int64), 2)[entity >= 0]
+    by_entity = lists_by(entity[entity >= 0], num_entities)
+    texts = pc.index_in(claims["text_id"], value_set=index.text_ids).to_numpy().astype(np.int64)
+    chunks = index.chunks_of_text.values[index.chunks_of_text.offsets[texts]]
+    return claims, Lists(by_entity.offsets, claim[by_entity.values]), chunks
+
+
+def _rank(rank: float) -> int | float:
+    """A degree as the whole number that it is, another rank to four digits."""
+    return int(rank) if rank.is_integer() else float(f"{rank:.4g}")
+
+
+def _day(moment: Any) -> str:
+    return str(moment.date()) if moment is not None else ""

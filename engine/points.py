@@ -1,0 +1,91 @@
+"""The map step: a model gives the points of each part of the knowledge, and the best of all are kept."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator as Coroutine
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphmill.engine.converse import converse
+from graphmill.engine.models import Generator, Message, Reply, Request, Tokenizer
+from graphmill.engine.read_object import read_json_object
+from graphmill.kernels.pack import pack
+
+MAX_POINTS_TOKENS = 2048
+_ASKED = itertools.count(1)
+Point = dict[str, Any]
+
+
+class AnswerError(Exception):
+    """The model gave no answer; the message says why."""
+
+
+class Part(NamedTuple):
+    """What came of one part: the whole reply as read, its points, or why there are none."""
+
+    number: int
+    value: Mapping[str, Any]
+    points: list[Point]
+    error: str = ""
+
+
+def ask_for_points(
+    prompts: Sequence[Sequence[Message]],
+    generator: Generator,
+    schema: Mapping[str, Any],
+    options: Mapping[str, Any],
+    warnings: list[str],
+    what: str,
+) -> list[Part]:
+    """Puts all prompts to the model and reads the points of each reply, in the order of the prompts.
+
+    what  names the parts in warnings. Raises AnswerError when no part can be read.
+    """
+    run = next(_ASKED)
+    conversations = [_points(f"query/map{run}/{n}", n, prompt, schema, options) for n, prompt in enumerate(prompts)]
+    parts = sorted(converse(conversations, generator))
+    errors = [part.error for part in parts if part.error]
+    if errors and len(errors) == len(parts):
+        raise AnswerError(f"the model answered none of the {len(parts)} {what}: {errors[0]}")
+    if errors:
+        warnings.append(f"{len(errors)} of {len(parts)} {what} gave no points: {errors[0]}")
+    return parts
+
+
+def best_points(points: Sequence[Point], tokenizer: Tokenizer, budget: int) -> list[Point]:
+    """The points that score above 0, the best first, as many as fit the budget as JSON lines."""
+    ranked = sorted((point for point in points if point["score"] > 0), key=lambda point: -point["score"])
+    if not ranked:
+        return []
+    counts = tokenizer.count([json.dumps(point, ensure_ascii=False) for point in ranked]) + 1
+    kept = pack(np.zeros(len(ranked), np.int64), counts, budget)
+    return [point for point, keep in zip(ranked, kept, strict=True) if keep]
+
+
+def _points(
+    request_id: str, number: int, prompt: Sequence[Message], schema: Mapping[str, Any], options: Mapping[str, Any]
+) -> Coroutine[Request, Reply, Part]:
+    """Asks one part for its points; a reply that can't be read is an error."""
+    reply = yield Request(request_id, prompt, MAX_POINTS_TOKENS, schema=schema, options=dict(options))
+    if reply.error is not None:
+        return Part(number, {}, [], reply.error)
+    value = read_json_object(reply.text, wanted=("points",)) or {}
+    points = value.get("points")
+    if not isinstance(points, list):
+        return Part(number, value, [], f"the reply holds no list of points but {reply.text[:80]!r}")
+    return Part(number, value, [point for point in map(_point, points) if point is not None])
+
+
+def _point(value: Any) -> Point | None:
+    """A point with an integer score from 0 to 100, or None where it is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("description"), str):
+        return None
+    try:
+        score = int(float(str(value.get("score", 0)).split("/")[0]))
+    except (ValueError, OverflowError):
+        score = 0
+    return {"description": value["description"], "score": max(0, min(100, score))}

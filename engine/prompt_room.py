@@ -1,0 +1,40 @@
+"""How many tokens of knowledge a prompt has room for."""
+
+from __future__ import annotations
+
+from graphmill.engine.answer_prompts import answer_messages
+from graphmill.engine.index import Index
+from graphmill.engine.models import Generator
+from graphmill.engine.query_param import QueryParam
+from graphmill.engine.question import Question
+
+MAX_ANSWER_TOKENS = 2048
+SHORT_BYTES = 256
+MESSAGE_TOKENS = 8
+"""What a chat template puts round a message."""
+
+
+def prompt_room(index: Index, kind: str, question: Question, param: QueryParam, generator: Generator | None) -> int:
+    """Tokens left for the knowledge in a prompt, within ``max_total_tokens`` and the model's context; below 0 where
+    the instructions, the history and the question alone are too long."""
+    limit = param.max_total_tokens
+    if generator is not None:
+        limit = min(limit, generator.context_tokens - MAX_ANSWER_TOKENS)
+    system, *others = answer_messages(
+        kind,
+        question.language,
+        "",
+        question.text,
+        question.history,
+        param.response_type,
+        param.user_prompt,
+        param.strict,
+    )
+    used = index.lines.count_fixed(system["content"]) + MESSAGE_TOKENS
+    return limit - used - _at_most([message["content"] for message in others], index) - MESSAGE_TOKENS * len(others)
+
+
+def _at_most(texts: list[str], index: Index) -> int:
+    """Tokens of the texts, or, where these are short, their bytes, which are no fewer and take no time to count."""
+    num_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    return num_bytes if num_bytes <= SHORT_BYTES else int(index.tokenizer.count(texts).sum())

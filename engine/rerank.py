@@ -1,0 +1,157 @@
+"""Puts texts in the order in which they answer a question: by a function, or by a server's cross-encoder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphmill.engine.served_models import discover
+from graphmill.engine.server import RequestFailed, Server, ServerError
+
+Scores = NDArray[np.float32]
+PATHS = ("/rerank", "/score")
+"""Where servers take questions with texts: Jina's, Cohere's and vLLM's form, and vLLM's older one."""
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Scores texts for a question."""
+
+    def rank(self, question: str, texts: Sequence[str]) -> Scores:
+        """Scores float32 [n], in the order of the texts; the higher, the better. NaN: could not be scored."""
+
+
+class FunctionReranker:
+    """Scores by ``score(question, texts)``, which gives one number a text."""
+
+    def __init__(self, score: Callable[[str, list[str]], ArrayLike], model: str = "function") -> None:
+        self.model, self._score = model, score
+
+    def rank(self, question: str, texts: Sequence[str]) -> Scores:
+        """Scores float32 [n]; raises ValueError when the function gives another number of them."""
+        scores = np.asarray(self._score(question, list(texts)), np.float32)
+        if scores.shape != (len(texts),):
+            raise ValueError(f"reranker {self.model} must give {len(texts)} scores, got shape {scores.shape}")
+        return scores
+
+
+class ServerReranker:
+    """Scores from a server's /rerank, as Jina, Cohere and vLLM have it, or, where it has none, from vLLM's /score.
+
+    url    of a server, or of the path itself; see ``Server`` for the other arguments
+    model  as the server names it; None takes the one it serves
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key_env: str = "GRAPHMILL_API_KEY",
+        timeout_s: float = 60.0,
+        max_retries: int = 3,
+        max_batch_texts: int = 64,
+        first_wait_s: float = 1.0,
+    ) -> None:
+        root, given = url.rstrip("/"), None
+        for path in PATHS:
+            if root.endswith(path):
+                root, given = root.removesuffix(path), path
+        self.server = Server(
+            root, api_key_env=api_key_env, timeout_s=timeout_s, max_retries=max_retries, first_wait_s=first_wait_s
+        )
+        # An address that names the path is taken at its word; else the paths are looked for beside /v1's others.
+        self._base = self.server.root if given and not urlsplit(root).path else self.server.url
+        self._path, self.max_batch_texts = given, max_batch_texts
+        try:
+            self.model = model or discover(self.server, None)[0]
+        except BaseException:
+            self.server.close()
+            raise
+
+    def rank(self, question: str, texts: Sequence[str]) -> Scores:
+        """Scores float32 [n]. Raises ServerError when the server gives none."""
+        size = self.max_batch_texts
+        batches = [list(texts[start : start + size]) for start in range(0, len(texts), size)]
+        try:
+            scores = self.server.run(self._rank_all(question, batches))
+        except RequestFailed as error:
+            raise ServerError(f"the reranker at {self.server.url} fails: {error}") from None
+        return np.concatenate([*scores, np.empty(0, np.float32)])
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.server.close()
+
+    async def _rank_all(self, question: str, batches: list[list[str]]) -> list[Scores]:
+        if self._path is None and batches:  # the first batch finds out what the server has
+            first = await self._find_path(question, batches[0])
+            return [first, *await asyncio.gather(*(self._ask(question, batch) for batch in batches[1:]))]
+        return list(await asyncio.gather(*(self._ask(question, batch) for batch in batches)))
+
+    async def _find_path(self, question: str, texts: list[str]) -> Scores:
+        for path in PATHS:
+            self._path = path
+            try:
+                return await self._ask(question, texts)
+            except RequestFailed as error:
+                if error.status not in (404, 405) or path == PATHS[-1]:
+                    self._path = None
+                    raise
+        raise AssertionError("unreachable: the last path returns or raises")
+
+    async def _ask(self, question: str, texts: list[str]) -> Scores:
+        if self._path == "/score":
+            body: dict[str, Any] = {"model": self.model, "text_1": question, "text_2": texts}
+        else:
+            body = {"model": self.model, "query": question, "documents": texts, "top_n": len(texts)}
+        return read_scores(await self.server.request("POST", f"{self._base}{self._path}", body), len(texts))
+
+
+def read_scores(answer: Any, num_texts: int) -> Scores:
+    """float32 [num_texts] from a rerank or a score body, in the order of the texts; raises RequestFailed.
+
+    A text that the server left out is NaN: some give only the best.
+    """
+    items = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
+    scores = np.full(num_texts, np.nan, np.float32)
+    if not isinstance(items, list):
+        raise RequestFailed(f"malformed ranking: no results in {str(answer)[:200]}", status=200)
+    try:
+        for position, item in enumerate(items):
+            row = int(item.get("index", position))
+            if not 0 <= row < num_texts:
+                raise IndexError(f"index {row} of {num_texts} texts")
+            scores[row] = next(float(item[key]) for key in ("relevance_score", "score") if key in item)
+    except (StopIteration, IndexError, TypeError, ValueError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise RequestFailed(f"malformed ranking: {why} in {str(items)[:200]}", status=200) from None
+    if num_texts and np.isnan(scores).all():
+        raise RequestFailed("malformed ranking: no text has a score", status=200)
+    return scores
+
+
+def as_reranker(given: Reranker | Callable[[str, list[str]], ArrayLike] | None) -> Reranker | None:
+    """A reranker as it is, and a function as one."""
+    if given is None or isinstance(given, Reranker):
+        return given
+    return FunctionReranker(given)
+
+
+def open_reranker(spec: str, *, api_key_env: str = "GRAPHMILL_API_KEY") -> ServerReranker | None:
+    """The reranker of "none" or "http://HOST:PORT[/v1][/rerank][#MODEL]"; raises ValueError for anything else."""
+    spec = spec.strip()
+    if spec.lower() in ("", "none"):
+        return None
+    if spec.lower().startswith(("http://", "https://")):
+        url, _, model = spec.partition("#")
+        return ServerReranker(url, model or None, api_key_env=api_key_env)
+    raise ValueError(
+        f"can't open the reranker {spec!r}: expected none, or the address of a server that scores texts, "
+        "http://HOST:PORT/v1[#MODEL], such as vLLM with a cross-encoder"
+    )

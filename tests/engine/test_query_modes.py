@@ -1,0 +1,368 @@
+"""What each mode finds, shows and asks, on a small graph that a scripted model has read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphmill
+from graphmill.engine.build import OpenIndex
+from graphmill.engine.chunk import ChunkConfig
+from graphmill.engine.config import Config
+from graphmill.engine.embed import EmbedConfig
+from graphmill.engine.extract_claims import ClaimsConfig
+from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
+from graphmill.engine.models import Request
+from graphmill.engine.query_param import KEYWORD_MODES, MODES
+from graphmill.engine.run_folder import IndexFolderError
+from graphmill.engine.tokenizers import WordTokenizer
+
+NAMES = ["Ada", "Bea", "Cyd", "Dov", "Eli", "Fay", "Gil", "Hal", "Ida", "Jon"]
+TRADES = ["whaling", "glassmaking", "beekeeping", "printing", "weaving"]
+CONFIG = Config(chunk=ChunkConfig(60, 0), claims=ClaimsConfig(enabled=True))
+WITH_CONTEXT = [mode for mode in MODES if mode != "bypass"]
+
+
+def documents() -> list[tuple[str, str]]:
+    """Each document names a pair and its trade, on two lines, in words of its own."""
+    return [
+        (
+            f"{'deep/' * (n % 7)}d{n:02d}.txt",
+            f'{NAMES[n % 10]} taught {NAMES[(n + 3) % 10]} the art of {TRADES[n % 5]}.\n\t"Lesson {n}" was long.',
+        )
+        for n in range(30)
+    ]
+
+
+def reply(request: Request) -> str:
+    kind, text = request.id.split("/")[0], request.messages[-1]["content"]
+    if len(request.messages) > 1 and kind in ("extract", "claims"):
+        return "<|COMPLETE|>"
+    for n, (_, document) in enumerate(documents()):
+        if document.partition("\n")[0] in text and kind in ("extract", "claims"):
+            one, other, trade = NAMES[n % 10], NAMES[(n + 3) % 10], TRADES[n % 5]
+            if kind == "claims":
+                return f"({one}<|>NONE<|>FEE<|>TRUE<|>NONE<|>NONE<|>{one} asked a fee<|>he asked)<|COMPLETE|>"
+            rows = [f'("entity"<|>{name}<|>person<|>{name} knows {trade})' for name in (one, other)]
+            rows.append(f'("relationship"<|>{one}<|>{other}<|>{one} taught {other} {trade} {n}<|>{n % 9 + 1})')
+            return "##".join(rows) + "<|COMPLETE|>"
+    return '{"title": "Trades", "summary": "They teach.", "rating": 5, "rating_explanation": "x", "findings": []}'
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("modes") / "kb"
+    graphmill.index(documents(), path, FunctionGenerator(reply), HashingEmbedder(64), WordTokenizer(), CONFIG)
+    return path
+
+
+@contextmanager
+def opened(
+    path: Path,
+    answer: Callable[[Request], str] | None = None,
+    tokenizer: Any = None,
+    context_tokens: int = 32_768,
+    **options: Any,
+) -> Iterator[OpenIndex]:
+    generator = None if answer is None else FunctionGenerator(answer, context_tokens=context_tokens)
+    with graphmill.open(path, None, generator, HashingEmbedder(64), tokenizer or WordTokenizer(), **options) as kb:
+        yield kb
+
+
+def param(mode: str, **values: Any) -> graphmill.QueryParam:
+    return graphmill.QueryParam(**{"mode": mode, "only_need_context": True, **values})
+
+
+def lines_of(context: str) -> dict[str, list[dict[str, Any]]]:
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for line in context.splitlines():
+        if line.startswith("-----"):
+            rows = sections.setdefault(line.strip("-"), [])
+        elif line:
+            rows.append(json.loads(line))
+    return sections
+
+
+class CharacterTokenizer(WordTokenizer):
+    """Another tokenizer than the one the index was counted with: a token is a character."""
+
+    name = "characters"
+
+    def count(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([len(text) for text in texts], np.int64)
+
+
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(), CharacterTokenizer()], ids=["same", "other"])
+@pytest.mark.parametrize("mode", WITH_CONTEXT)
+@pytest.mark.parametrize("budget", [0, 90, 500])
+def test_no_budget_is_exceeded_as_the_answering_models_tokenizer_counts(
+    path: Path, mode: str, budget: int, tokenizer: WordTokenizer
+) -> None:
+    names = ["naive_max_token_for_text_unit", "local_max_token_for_local_context", "max_relation_tokens"]
+    names += ["local_max_token_for_community_report", "global_max_token_for_community_report", "max_entity_tokens"]
+    names += ["max_token_for_text_unit", "local_max_token_for_text_unit"]
+    with opened(path, tokenizer=tokenizer) as kb:
+        answer = kb.query("Who taught Ada the art of weaving?", param(mode, **dict.fromkeys(names, budget)))
+    for section in answer.context.split("\n\n-----"):
+        assert tokenizer.count(["\n".join(x for x in section.splitlines() if x.startswith("{"))])[0] <= budget
+
+
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(), CharacterTokenizer()], ids=["same", "other"])
+@pytest.mark.parametrize("mode", WITH_CONTEXT)
+def test_the_whole_prompt_is_within_the_total_and_within_the_models_context(
+    path: Path, mode: str, tokenizer: WordTokenizer
+) -> None:
+    with opened(path, tokenizer=tokenizer) as kb:
+        most = sum(tokenizer.count([m["content"] for m in kb.query("Who taught Ada?", param(mode)).prompt]))
+        for total in (most - 1, most - 150, most - 400):
+            answer = kb.query("Who taught Ada?", param(mode, max_total_tokens=int(total)))
+            assert sum(tokenizer.count([m["content"] for m in answer.prompt])) <= total
+        nothing = kb.query("Who taught Ada?", param(mode, max_total_tokens=20))
+    assert (nothing.context, nothing.answer[-12:]) == ("", "[no-context]")
+    assert "max_total_tokens = 20" in nothing.warnings[0]
+
+
+@pytest.mark.parametrize("mode", WITH_CONTEXT)
+def test_prompts_of_a_small_model_leave_room_for_the_answer(path: Path, mode: str) -> None:
+    sizes: list[int] = []
+
+    def answer(request: Request) -> str:
+        sizes.append(int(sum(WordTokenizer().count([m["content"] for m in request.messages]))) + request.max_tokens)
+        return '{"points": [{"description": "p [1]", "score": 9}], "follow_ups": ["Who is Bea?"]}'
+
+    with opened(path, answer, context_tokens=3200) as kb:
+        kb.query("Who taught Ada?", param(mode, only_need_context=False))
+    assert max(sizes) <= 3200
+
+
+def test_low_level_keywords_find_entities_and_high_level_ones_relationships(path: Path) -> None:
+    words = {"ll_keywords": ["Ida"], "hl_keywords": ["taught Fay printing 8"], "top_k": 1}
+    with opened(path) as kb:
+        low, high, both = (
+            kb.query("What?", param(mode, **words)) for mode in ("keywords-local", "keywords-global", "hybrid")
+        )
+    assert [row["entity"] for row in low.data["entities"]] == ["Ida"]
+    assert all("Ida" in (row["source"], row["target"]) for row in low.data["relationships"])
+    assert len(high.data["relationships"]) == 1
+    ends = {high.data["relationships"][0][end] for end in ("source", "target")}
+    assert ends == {row["entity"] for row in high.data["entities"]}
+    assert both.data["entities"][0]["entity"] == "Ida"
+    assert {row["entity"] for row in both.data["entities"]} == {"Ida"} | ends
+    ids = [row["relationship_id"] for row in both.data["relationships"]]
+    assert len(ids) == len(set(ids))
+    assert ids[1] == high.data["relationships"][0]["relationship_id"] or ids[1] in {
+        row["relationship_id"] for row in low.data["relationships"]
+    }
+    assert low.keywords == {"high_level": ["taught Fay printing 8"], "low_level": ["Ida"]}
+
+
+def test_relationships_come_by_rank_then_weight(path: Path) -> None:
+    with opened(path) as kb:
+        rows = kb.query("weaving", param("keywords-global")).data["relationships"]
+    assert [(-row["rank"], -row["weight"]) for row in rows] == sorted((-r["rank"], -r["weight"]) for r in rows)
+
+
+def test_a_vague_question_is_searched_for_itself(path: Path) -> None:
+    with opened(path, lambda request: '{"high_level_keywords": [], "low_level_keywords": []}') as kb:
+        vague = kb.query("weaving?", param("mix"))
+    with opened(path) as kb:
+        itself = kb.query("weaving?", param("mix", ll_keywords=["weaving?"], hl_keywords=["weaving?"]))
+    assert vague.context == itself.context
+    assert vague.keywords == {"high_level": [], "low_level": []}
+
+
+@pytest.mark.parametrize("mode", KEYWORD_MODES)
+def test_a_model_is_asked_for_keywords_once_and_sees_the_conversation(path: Path, mode: str) -> None:
+    asked: list[Request] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request)
+        return '{"high_level_keywords": ["weaving"], "low_level_keywords": ["Ida"]}'
+
+    history = [{"role": "user", "content": "Tell me of Ida."}, {"role": "assistant", "content": "She weaves."}]
+    with opened(path, answer) as kb:
+        found = kb.query("And whom did she teach?", param(mode, conversation_history=history))
+    assert [request.id.split("/")[1] for request in asked] == ["keywords"]
+    assert "Tell me of Ida." in asked[0].messages[-1]["content"]
+    assert found.keywords["low_level"] == ["Ida"]
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "drift", "hybrid"])
+def test_a_question_is_searched_for_with_the_one_before_it(path: Path, mode: str) -> None:
+    history = [{"role": "user", "content": "Who is Ida?"}, {"role": "assistant", "content": "A weaver."}]
+    few = {"top_k": 1, "chunk_top_k": 1}
+    with opened(path) as kb:
+        found = kb.query("And since when?", param(mode, conversation_history=history, **few))
+        alone = kb.query("And since when?", param(mode, conversation_history=history, history_turns=0, **few))
+    assert "Ida" in found.context
+    assert [m["content"] for m in found.prompt[1:-1]] == ["Who is Ida?", "A weaver."]
+    assert len(alone.prompt) == 2
+
+
+def test_mix_holds_the_nearest_chunks_and_those_of_the_graph_once_each(path: Path) -> None:
+    with opened(path) as kb:
+        naive = kb.query("Who taught Ada?", param("naive", chunk_top_k=4))
+        mix = kb.query("Who taught Ada?", param("mix", chunk_top_k=8))
+    ids = [row["chunk_id"] for row in mix.data["chunks"]]
+    assert len(ids) == len(set(ids)) == 8
+    assert {row["chunk_id"] for row in naive.data["chunks"]} <= set(ids)
+
+
+@pytest.mark.parametrize("mode", ["naive", *KEYWORD_MODES])
+def test_a_reranker_chooses_among_more_chunks_than_are_wanted(path: Path, mode: str) -> None:
+    seen: list[str] = []
+
+    def by_lesson(question: str, texts: list[str]) -> list[float]:
+        seen.extend(texts)
+        return [float(text.rpartition("Lesson ")[2].split('"')[0]) for text in texts]
+
+    with opened(path, reranker=by_lesson) as kb:
+        rows = kb.query("Who taught Ada the art of weaving?", param(mode, chunk_top_k=3)).data["chunks"]
+    assert len(seen) > 3
+    best = sorted(seen, key=lambda text: -float(text.rpartition("Lesson ")[2].split('"')[0]))[:3]
+    assert [row["text"] for row in rows] == best
+
+
+def test_a_reranker_that_fails_leaves_the_order_and_is_told_of(path: Path) -> None:
+    with opened(path) as kb:
+        plain = kb.query("Ada?", param("mix"))
+    with opened(path, reranker=lambda question, texts: [1.0]) as kb:
+        found = kb.query("Ada?", param("mix"))
+    assert "could not be reranked" in found.warnings[0]
+    assert {row["chunk_id"] for row in found.data["chunks"]} & {row["chunk_id"] for row in plain.data["chunks"]}
+
+
+def test_claims_about_the_entities_are_part_of_the_local_context_and_can_be_cited(path: Path) -> None:
+    with opened(path) as kb:
+        found = kb.query("Ida?", param("local", top_k=1))
+        none = kb.query("Ida?", param("local", top_k=1, local_max_token_for_local_context=0))
+    claims = lines_of(found.context)["Claims"]
+    assert {claim["subject"] for claim in claims} == {"IDA"}
+    assert "object" not in claims[0]
+    reference = next(r for r in found.references if r.number == claims[0]["reference"])
+    assert (reference.kind, reference.label) == ("claim", "IDA")
+    assert "Claims" not in lines_of(none.context)
+
+
+def test_the_contexts_rows_come_back_as_tables_with_their_ids(path: Path) -> None:
+    with opened(path) as kb:
+        found = kb.query("Who taught Ada?", param("local"))
+        tables = found.tables()
+        assert list(tables) == ["reports", "entities", "relationships", "claims", "chunks"]
+        assert set(tables["entities"]["entity_id"].to_pylist()) <= set(kb.index.entities["entity_id"].to_pylist())
+        assert set(tables["chunks"]["chunk_id"].to_pylist()) <= set(kb.index.chunks["chunk_id"].to_pylist())
+    shown = lines_of(found.context)
+    for name, section in (("entities", "Entities"), ("relationships", "Relationships"), ("chunks", "Sources")):
+        assert [row["reference"] for row in tables[name].to_pylist()] == [row["reference"] for row in shown[section]]
+        assert tables[name].num_rows > 0
+    document = json.loads(json.dumps(asdict(found), ensure_ascii=False))
+    assert document["data"]["entities"][0]["entity"] == shown["Entities"][0]["entity"]
+
+
+@pytest.mark.parametrize("mode", WITH_CONTEXT)
+def test_references_stand_where_they_say_and_have_one_number_a_row(path: Path, mode: str) -> None:
+    texts = dict(documents())
+    with opened(path) as kb:
+        found = kb.query("Who taught Ada the art of weaving?", param(mode))
+    numbers = [row["reference"] for rows in lines_of(found.context).values() for row in rows]
+    assert len(numbers) == len(set(numbers)) > 0
+    assert {reference.number for reference in found.references} == set(numbers)
+    for reference in found.references:
+        assert texts[reference.document][reference.start : reference.end].strip()
+
+
+def test_drift_draws_questions_from_reports_and_reduces_the_points_of_their_answers(path: Path) -> None:
+    asked: list[Request] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request)
+        text = request.messages[-1]["content"]
+        if request.id.startswith("query/answer"):
+            return "In the end [1]."
+        if "larger question" not in text:
+            point = {"description": "from the reports [1]", "score": 10}
+            return json.dumps({"points": [point], "follow_ups": ["Who is Ida?", "Who is Jon?", "Who is Ida?", 7]})
+        point = {"description": f"of {'Ida' if 'Ida' in text else 'Jon'} [2]", "score": 50}
+        return json.dumps({"points": [point, {"description": "nothing", "score": 0}]})
+
+    with opened(path, answer) as kb:
+        found = kb.query("Who teaches?", param("drift", only_need_context=False))
+    assert found.follow_ups == ["Who is Ida?", "Who is Jon?"]
+    assert len(asked) == 4
+    points = [json.loads(line)["description"] for line in found.context.splitlines()]
+    assert points == ["of Ida [2]", "of Jon [2]", "from the reports [1]"]
+    assert found.answer.startswith("In the end [1].")
+    assert [reference.number for reference in found.references] == [1]
+    # A row has the same number in all prompts.
+    names: dict[int, str] = {}
+    for request in asked[1:3]:
+        for row in lines_of(request.messages[0]["content"].partition("# Knowledge\n")[2])["Entities"]:
+            assert names.setdefault(row["reference"], row["entity"]) == row["entity"]
+    assert {"Ida", "Jon"} <= {row["entity"] for row in found.data["entities"]}
+
+
+def test_drift_goes_on_with_the_titles_of_reports_where_the_model_gives_no_questions(path: Path) -> None:
+    def answer(request: Request) -> str:
+        text = request.messages[-1]["content"]
+        return '{"points": [{"description": "p", "score": 5}]}' if "larger question" in text else "no JSON"
+
+    with opened(path, answer) as kb:
+        found = kb.query("Who teaches?", param("drift"))
+    assert found.follow_ups == ["Trades"]
+    assert any("no follow-up questions" in warning for warning in found.warnings)
+    assert '"description": "p"' in found.context
+
+
+def test_bypass_puts_the_conversation_and_the_question_to_the_model_alone(path: Path) -> None:
+    asked: list[Request] = []
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    with opened(path, lambda request: asked.append(request) or "Fine [1].") as kb:
+        values = {"conversation_history": history, "user_prompt": "Be brief.", "only_need_context": False}
+        found = kb.query("How are you?", param("bypass", **values))
+        kb.query("How are you?", param("bypass"))
+    assert [message["role"] for message in asked[0].messages] == ["user", "assistant", "user"]
+    assert "Be brief." in asked[0].messages[-1]["content"]
+    assert (found.answer, found.context, found.references) == ("Fine.", "", [])
+    assert len(asked) == 1
+    with opened(path) as kb:
+        alone = kb.query("How are you?", param("bypass", only_need_context=False))
+    assert "no model is configured" in alone.warnings[0]
+
+
+def test_relationships_that_are_not_embedded_are_named_with_what_switches_them_on(tmp_path: Path) -> None:
+    config = replace(CONFIG, embed=EmbedConfig(relationships=False))
+    graphmill.index(
+        documents(), tmp_path / "kb", FunctionGenerator(reply), HashingEmbedder(64), WordTokenizer(), config
+    )
+    with opened(tmp_path / "kb") as kb:
+        with pytest.raises(IndexFolderError, match=r"embed\.relationships = true"):
+            kb.query("weaving", param("keywords-global"))
+        found = kb.query("weaving", param("hybrid"))
+        assert found.data["relationships"]
+        assert "embed.relationships = true" in found.warnings[0]
+
+
+def test_relationships_of_co_occurrence_are_found_by_their_ends(tmp_path: Path) -> None:
+    texts = [(f"{n}.txt", f"Ada Thornbury met Elias Wren at Saltmere Castle on day {n}.") for n in range(4)]
+    graphmill.index(texts, tmp_path / "kb", None, HashingEmbedder(64), WordTokenizer())
+    with opened(tmp_path / "kb") as kb:
+        found = kb.query("Elias Wren", param("keywords-global", top_k=1))
+    assert "Elias Wren" in (found.data["relationships"][0]["source"], found.data["relationships"][0]["target"])
+    assert not found.warnings
+
+
+def test_older_names_of_budgets_count_where_they_are_set() -> None:
+    assert graphmill.QueryParam().entity_tokens == 6000
+    older = graphmill.QueryParam(max_token_for_local_context=5, max_token_for_global_context=7)
+    assert (older.entity_tokens, older.relation_tokens) == (5, 7)
+    with pytest.raises(ValueError, match="hl_keywords must be a list of strings, got 'weaving'"):
+        graphmill.QueryParam(hl_keywords="weaving")
+    with pytest.raises(ValueError, match="max_token_for_text_unit must be at least 0, got -1"):
+        graphmill.QueryParam(max_token_for_text_unit=-1)

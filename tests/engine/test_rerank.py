@@ -1,0 +1,94 @@
+"""Rerankers: by a function, and by the forms that servers have for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from model_server import Answer, models, serving
+
+from graphmill.engine.rerank import FunctionReranker, Reranker, ServerReranker, as_reranker, open_reranker
+from graphmill.engine.server import ServerError
+
+TEXTS = ["one", "three", "to", "sixteen"]
+
+
+def ranked(body: Any) -> Answer:
+    """Scores by length, best first, as Jina, Cohere and vLLM give them."""
+    results = [{"index": n, "relevance_score": len(text)} for n, text in enumerate(body["documents"])]
+    return Answer({"results": sorted(results, key=lambda r: -r["relevance_score"])})
+
+
+def script(path: str, body: Any) -> Answer:
+    if path.endswith("/models"):
+        return models("cross")
+    return ranked(body) if path.endswith("/rerank") else Answer({"error": "no such path"}, 404)
+
+
+def test_a_function_gives_one_score_a_text_or_is_told_so() -> None:
+    reranker = as_reranker(lambda question, texts: [len(text) for text in texts])
+    assert isinstance(reranker, Reranker)
+    assert reranker.rank("q", TEXTS).tolist() == [3, 5, 2, 7]
+    with pytest.raises(ValueError, match=r"must give 4 scores, got shape \(1,\)"):
+        FunctionReranker(lambda question, texts: [1.0]).rank("q", TEXTS)
+
+
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_a_servers_scores_come_in_the_order_of_the_texts_over_many_batches(size: int) -> None:
+    with serving(script) as server:
+        reranker = ServerReranker(server.url, max_batch_texts=size)
+        assert reranker.model == "cross"
+        assert reranker.rank("q", TEXTS).tolist() == [3, 5, 2, 7]
+        assert reranker.rank("q", []).tolist() == []
+        bodies = [body for path, body, _ in server.requests if path == "/v1/rerank"]
+        reranker.close()
+    assert all(body["query"] == "q" and body["model"] == "cross" for body in bodies)
+    assert sorted(text for body in bodies for text in body["documents"]) == sorted(TEXTS)
+
+
+def test_a_server_without_rerank_is_asked_for_scores() -> None:
+    def score(path: str, body: Any) -> Answer:
+        if not path.endswith("/score"):
+            return script(path, body) if body is None else Answer("not here", 404)
+        return Answer({"data": [{"index": n, "score": len(text)} for n, text in enumerate(body["text_2"])]})
+
+    with serving(score) as server:
+        assert ServerReranker(server.url).rank("q", TEXTS).tolist() == [3, 5, 2, 7]
+
+
+def test_an_address_that_names_its_path_is_taken_at_its_word() -> None:
+    with serving(script) as server:
+        root = server.url.removesuffix("/v1")
+        assert ServerReranker(f"{root}/rerank", "mine").rank("q", TEXTS).tolist() == [3, 5, 2, 7]
+        assert server.paths()[-1] == "/rerank"
+        opened = open_reranker(f"{root}/v2/rerank#other")
+        assert opened is not None
+        assert opened.rank("q", TEXTS)[1] == 5
+        assert (server.paths()[-1], server.requests[-1][1]["model"]) == ("/v2/rerank", "other")
+
+
+def test_texts_that_a_server_leaves_out_have_no_score() -> None:
+    def best_only(path: str, body: Any) -> Answer:
+        return script(path, body) if body is None else Answer({"results": ranked(body).body["results"][:1]})
+
+    with serving(best_only) as server:
+        scores = ServerReranker(server.url).rank("q", TEXTS)
+    assert scores[3] == 7
+    assert np.isnan(scores[:3]).all()
+
+
+@pytest.mark.parametrize(
+    "body", [{"results": []}, {"nothing": 1}, {"results": [{"index": 9, "score": 1}]}, {"results": [{"index": 0}]}]
+)
+def test_a_malformed_ranking_is_an_error_that_names_the_server(body: Any) -> None:
+    with serving(lambda path, asked: script(path, asked) if asked is None else Answer(body)) as server:
+        reranker = ServerReranker(server.url, max_retries=0)
+        with pytest.raises(ServerError, match=r"the reranker at http.*malformed ranking"):
+            reranker.rank("q", TEXTS)
+
+
+def test_what_names_no_reranker_is_refused() -> None:
+    assert open_reranker("none") is None
+    with pytest.raises(ValueError, match="can't open the reranker 'bge': expected none, or the address of a server"):
+        open_reranker("bge")
