@@ -40,8 +40,9 @@ CLAIMS_SHARE = 4
 """One part in so many of the local context's budget is claims', where there are any about the entities."""
 DRIFT_REPORTS = 5
 """Reports that follow-up questions are drawn from, and most follow-ups."""
-DRIFT_CANDIDATES = 64
-"""Reports that are looked at first for these: many say the same of a part and of the whole, or lie too deep."""
+FEW_REPORTS, FEW_NEAREST = 4096, 256
+"""Reports up to which all are scored for these; and how many are looked at, since many say the same of a part and of the
+whole, or lie too deep."""
 
 
 @dataclass
@@ -139,13 +140,12 @@ def nearest_reports(search: Search) -> Rows:
     """The DRIFT_REPORTS reports that are nearest to the question, none with a part or the whole of another."""
     index, param, text = search.index, search.param, search.question.search_text
     vector = search.embed(text)[text]
-    k = DRIFT_CANDIDATES
-    while True:
-        found, _ = index.search(index.search_reports, text, vector, k, param.lexical)
-        reports = without_relatives(index, found[index.level[found] <= param.level])
-        if len(reports) >= DRIFT_REPORTS or len(found) < k:
-            return reports[:DRIFT_REPORTS]
-        k *= WIDER
+    allowed = np.flatnonzero(index.level <= param.level)
+    if len(allowed) <= FEW_REPORTS:
+        reports = index.search_among(index.search_reports, text, vector, allowed, param.lexical)
+        return without_relatives(index, reports[:FEW_NEAREST])[:DRIFT_REPORTS]
+    found, _ = index.search(index.search_reports, text, vector, FEW_NEAREST, param.lexical)
+    return without_relatives(index, found[index.level[found] <= param.level])[:DRIFT_REPORTS]
 
 
 def by_keywords(search: Search, context: Context) -> None:

@@ -53,7 +53,8 @@ def render(summary: Mapping[str, Any]) -> str:
     if tokens:
         told = (f"{stage} {used['prompt']:,} in, {used['completion']:,} out" for stage, used in tokens.items())
         rows.append(("model tokens", "; ".join(told)))
-    rows.append(("seconds", ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in summary["seconds"].items())))
+    taken = {stage: seconds for stage, seconds in summary["seconds"].items() if seconds >= 0.05}
+    rows.append(("seconds", ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in taken.items()) or "under 0.1"))
     lines = [f"{label:<14} {value}" for label, value in rows]
     if summary["skipped"] or summary["failed"]:
         lines.append(f"\n`graphmill inspect {summary['index']} --failures` lists what was skipped or failed.")
