@@ -41,8 +41,8 @@ CLAIMS_SHARE = 4
 DRIFT_REPORTS = 5
 """Reports that follow-up questions are drawn from, and most follow-ups."""
 FEW_REPORTS, FEW_NEAREST = 4096, 256
-"""Reports up to which all are scored for these; and how many are looked at, since many say the same of a part and of the
-whole, or lie too deep."""
+"""Reports up to which all are scored for these; and how many of the nearest are looked at, since many say the same of a
+part and of its whole, or lie too deep."""
 
 
 @dataclass
