@@ -21,7 +21,7 @@ class QueryParam:
     only_need_prompt: bool = False
     response_type: str = "Multiple Paragraphs"
     stream: bool = False
-    """Hand the answer out piece by piece."""
+    """Not possible yet: an answer comes whole, and True is refused."""
     level: int = 2
     """Deepest level of communities whose reports are used; 0 is the coarsest."""
     top_k: int = 20
@@ -72,6 +72,8 @@ class QueryParam:
             value, minimum = getattr(self, f.name), 1 if f.name.endswith("top_k") else 0
             if isinstance(value, int | float) and not isinstance(value, bool) and value < minimum:
                 raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
+        if self.stream:
+            raise ValueError("stream must be False: answers come whole in this version, got True")
         for name in ("hl_keywords", "ll_keywords"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(word, str) for word in value):

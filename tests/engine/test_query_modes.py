@@ -362,6 +362,8 @@ def test_older_names_of_budgets_count_where_they_are_set() -> None:
     assert graphmill.QueryParam().entity_tokens == 6000
     older = graphmill.QueryParam(max_token_for_local_context=5, max_token_for_global_context=7)
     assert (older.entity_tokens, older.relation_tokens) == (5, 7)
+    with pytest.raises(ValueError, match="stream must be False"):
+        QueryParam(stream=True)
     with pytest.raises(ValueError, match="hl_keywords must be a list of strings, got 'weaving'"):
         graphmill.QueryParam(hl_keywords="weaving")
     with pytest.raises(ValueError, match="max_token_for_text_unit must be at least 0, got -1"):
