@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from graphmill.engine.answer_prompts import DRIFT_SCHEMA, POINTS_SCHEMA, answer_messages, follow_up_question
 from graphmill.engine.contexts import Context
 from graphmill.engine.embed import embed_texts
 from graphmill.engine.models import Generator
 from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
-from graphmill.engine.points import AnswerError, Point, ask_for_points
+from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
 
 
@@ -30,18 +32,22 @@ def drift_points(search: Search, context: Context, generator: Generator) -> list
     titles = index.lines.strings("reports", ("title",), reports)[0]
     context.follow_ups = follow_ups or list(dict.fromkeys(titles))
     vectors = embed_texts(context.follow_ups, index.embedder)
-    entities = index.search_each(index.search_entities, context.follow_ups, vectors, param.top_k, param.lexical)
-    prompts = []
+    usable = np.flatnonzero(np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
+    context.follow_ups = [context.follow_ups[row] for row in usable]
+    entities = index.search_each(index.search_entities, context.follow_ups, vectors[usable], param.top_k, param.lexical)
+    prompts, numbers = [], []
     for follow_up, (rows, _) in zip(context.follow_ups, entities, strict=True):
         asked = follow_up_question(question.language, follow_up, question.text)
         found = _shared(search, context, "drift_map", asked)
         add_local(index, param, rows, found)
         if not found.is_empty:
             prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
+            numbers.append({reference.number for reference in found.references})
         context.include(found)
     options = param.global_special_community_map_llm_kwargs
     parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "follow-up questions")
-    return [*points, *(point for part in parts for point in part.points)]
+    found_points = [point for part in parts for point in held_to(part.points, numbers[part.number])]
+    return [*held_to(points, {reference.number for reference in first.references}), *found_points]
 
 
 def _shared(search: Search, context: Context, kind: str, asked: str | None = None) -> Context:

@@ -46,8 +46,9 @@ def chunks_of(index: Index, entities: Rows, enough: int) -> Rows:
         place = np.minimum(np.searchsorted(own, others), len(own) - 1)
         shared = np.bincount(place[own[place] == others], minlength=len(own))
         ordered.append(own[np.lexsort((own, -shared))])
-        new = [chunk for chunk in own.tolist() if chunk not in seen]
-        seen.update(new)
+        texts, first = np.unique(index.text_of_chunk[own], return_index=True)  # a text counts once, as it is shown once
+        new = [int(own[at]) for text, at in zip(texts.tolist(), first.tolist(), strict=True) if text not in seen]
+        seen.update(texts.tolist())
         enough -= int(index.tokens_of["chunks"][new].sum())
         if enough < 0:
             break

@@ -158,7 +158,7 @@ def by_keywords(search: Search, context: Context) -> None:
     question = search.question.search_text
     low, high = (", ".join(words) or question for words in (keywords.low_level, keywords.high_level))
     vectors = search.embed(low, high, question)
-    ranked = search.chunks(question, vectors[question], RANKED_CHUNKS)
+    ranked = search.chunks(question, vectors[question], max(RANKED_CHUNKS, search.num_chunks()))
     entities, edges = [], []
     if mode != "keywords-global":
         found = search.entities(low, vectors[low])

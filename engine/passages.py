@@ -61,6 +61,10 @@ def extractive_answer(context: Context, question: str) -> tuple[str, list[Refere
     if not items:
         for rank, row in enumerate(context.sections.get("Reports", [])):
             items.append((1 / (1 + rank), _opening(row["report"]), references[row["reference"]]))
+    if not items:
+        for rank, row in enumerate(context.sections.get("Relationships", [])):
+            text = f"**{row['source']} – {row['target']}** {row['description']}".strip()
+            items.append((1 / (1 + rank), text, references[row["reference"]]))
     items.sort(key=lambda item: (-item[0], item[2][0].number))
     best = items[0][0] if items else 0.0
     kept = [item for item in items[:MAX_PASSAGES] if item[0] >= best * MIN_SHARE]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Generator as Coroutine
-from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphmill.engine.cite import only_citing
 from graphmill.engine.converse import converse
 from graphmill.engine.models import Generator, Message, Reply, Request, Tokenizer
 from graphmill.engine.read_object import read_json_object
 from graphmill.kernels.pack import pack
 
-MAX_POINTS_TOKENS = 2048
+MAX_ANSWER_TOKENS = 2048
 _ASKED = itertools.count(1)
 Point = dict[str, Any]
 
@@ -46,7 +47,15 @@ def ask_for_points(
     what  names the parts in warnings. Raises AnswerError when no part can be read.
     """
     run = next(_ASKED)
-    conversations = [_points(f"query/map{run}/{n}", n, prompt, schema, options) for n, prompt in enumerate(prompts)]
+    if dict(options.get("response_format") or {}) == {"type": "json_object"}:
+        # What nano-graphrag's users pass: the schema asks for more, and not every model takes it by this name.
+        options = {name: value for name, value in options.items() if name != "response_format"}
+    max_tokens = answer_tokens(generator)
+    conversations = [
+        # A conversation each, so that they are spread over all replicas.
+        _points(Request(f"query/map{run}-{n}", prompt, max_tokens, schema=schema, options=dict(options)), n)
+        for n, prompt in enumerate(prompts)
+    ]
     parts = sorted(converse(conversations, generator))
     errors = [part.error for part in parts if part.error]
     if errors and len(errors) == len(parts):
@@ -54,6 +63,11 @@ def ask_for_points(
     if errors:
         warnings.append(f"{len(errors)} of {len(parts)} {what} gave no points: {errors[0]}")
     return parts
+
+
+def answer_tokens(generator: Generator) -> int:
+    """Most tokens of a reply: of a small context a quarter."""
+    return min(MAX_ANSWER_TOKENS, generator.context_tokens // 4)
 
 
 def best_points(points: Sequence[Point], tokenizer: Tokenizer, budget: int) -> list[Point]:
@@ -66,11 +80,14 @@ def best_points(points: Sequence[Point], tokenizer: Tokenizer, budget: int) -> l
     return [point for point, keep in zip(ranked, kept, strict=True) if keep]
 
 
-def _points(
-    request_id: str, number: int, prompt: Sequence[Message], schema: Mapping[str, Any], options: Mapping[str, Any]
-) -> Coroutine[Request, Reply, Part]:
+def held_to(points: Sequence[Point], numbers: Collection[int]) -> list[Point]:
+    """Points that cite only what they were made from: citations of other numbers are dropped."""
+    return [{**point, "description": only_citing(point["description"], numbers)} for point in points]
+
+
+def _points(request: Request, number: int) -> Coroutine[Request, Reply, Part]:
     """Asks one part for its points; a reply that can't be read is an error."""
-    reply = yield Request(request_id, prompt, MAX_POINTS_TOKENS, schema=schema, options=dict(options))
+    reply = yield request
     if reply.error is not None:
         return Part(number, {}, [], reply.error)
     value = read_json_object(reply.text, wanted=("points",)) or {}

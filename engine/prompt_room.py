@@ -5,10 +5,10 @@ from __future__ import annotations
 from graphmill.engine.answer_prompts import answer_messages
 from graphmill.engine.index import Index
 from graphmill.engine.models import Generator
+from graphmill.engine.points import answer_tokens
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question import Question
 
-MAX_ANSWER_TOKENS = 2048
 SHORT_BYTES = 256
 MESSAGE_TOKENS = 8
 """What a chat template puts round a message."""
@@ -19,7 +19,7 @@ def prompt_room(index: Index, kind: str, question: Question, param: QueryParam, 
     the instructions, the history and the question alone are too long."""
     limit = param.max_total_tokens
     if generator is not None:
-        limit = min(limit, generator.context_tokens - MAX_ANSWER_TOKENS)
+        limit = min(limit, generator.context_tokens - answer_tokens(generator))
     system, *others = answer_messages(
         kind,
         question.language,

@@ -6,14 +6,14 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from graphmill.engine.answer_prompts import POINTS_SCHEMA, answer_messages, no_context_answer, question_message
-from graphmill.engine.cite import cite, render_references, without_own_references
+from graphmill.engine.cite import cite, numbers_cited, render_references, without_own_references
 from graphmill.engine.contexts import UNLIMITED, Context, Reference
 from graphmill.engine.drift import drift_points
 from graphmill.engine.index import Index
@@ -21,8 +21,8 @@ from graphmill.engine.lines import as_json
 from graphmill.engine.models import Generator, Message, Request
 from graphmill.engine.modes import MODES, Search
 from graphmill.engine.passages import extractive_answer
-from graphmill.engine.points import AnswerError, Point, ask_for_points, best_points
-from graphmill.engine.prompt_room import MAX_ANSWER_TOKENS, prompt_room
+from graphmill.engine.points import AnswerError, Point, answer_tokens, ask_for_points, best_points, held_to
+from graphmill.engine.prompt_room import MESSAGE_TOKENS, prompt_room
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question import Question
 from graphmill.engine.rerank import Reranker
@@ -91,7 +91,9 @@ def query(
         return answer
     with _timed(answer, "answer"):
         if generator is not None:
-            text, answer.references = _ask(answer.prompt, context, generator)
+            text = _ask(answer.prompt, generator)
+            if param.mode != "bypass":
+                text, answer.references = cite(without_own_references(text) or text, context.references)
         elif param.mode == "bypass":
             answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
             text = no_context_answer(search.question.language)
@@ -126,6 +128,8 @@ def _find(search: Search, answer: Answer) -> Context:
             points = drift_points(search, context, generator) if found is None else found
             budget = min(param.global_max_token_for_community_report, room)
             points = best_points(points, search.index.tokenizer, budget)
+            shown = numbers_cited(point["description"] for point in points)
+            context.references = [reference for reference in context.references if reference.number in shown]
     answer.context = context.render() if points is None else "\n".join(map(as_json, points))
     answer.data, answer.follow_ups = context.tables(), context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
@@ -149,35 +153,46 @@ def _prompt(kind: str, search: Search, context: str) -> list[Message]:
 
 
 def _bypass_prompt(search: Search) -> list[Message]:
-    """The conversation and the question, and nothing else."""
-    question, param = search.question, search.param
-    return [*question.history, question_message(question.language, question.text, param.user_prompt)]
+    """The conversation, less its oldest turns where it is too long, and the question, and nothing else."""
+    question, param, generator = search.question, search.param, search.generator
+    asked = question_message(question.language, question.text, param.user_prompt)
+    limit = param.max_total_tokens
+    if generator is not None:
+        limit = min(limit, generator.context_tokens - answer_tokens(generator))
+    prompt = [*question.history, asked]
+    tokens = search.index.tokenizer.count([message["content"] for message in prompt]) + MESSAGE_TOKENS
+    first = int(np.searchsorted(-np.cumsum(tokens[::-1])[::-1], -limit))
+    if first >= len(prompt):
+        search.warnings.append(f"the question alone has {tokens[-1]} tokens, more than the {limit} there is room for")
+        first = len(prompt) - 1
+    return prompt[first:]
 
 
 def _map_reports(search: Search, context: Context, generator: Generator) -> list[Point]:
     """The points that the reports give for the question, in groups that fit the budget."""
     index, question, param = search.index, search.question, search.param
     rows = context.sections.get("Reports", [])
-    room = prompt_room(index, "global_map", question, param, generator)
+    room = prompt_room(index, "global_map", replace(question, history=()), param, generator)
     budget = max(min(param.global_max_token_for_community_report, room), 1)
     tokens = index.tokenizer.count([as_json(row) for row in rows]) + 1
     bins = pack_bins(tokens, budget)
-    prompts = []
+    prompts, numbers = [], []
     for number in range(int(bins.max(initial=-1)) + 1):
         group = Context(sections={"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
+        numbers.append({row["reference"] for row in group.sections["Reports"]})
         prompts.append(answer_messages("global_map", question.language, group.render(), question.text))
     if too_long := int(np.count_nonzero(bins < 0)):
         search.warnings.append(f"{too_long} reports are longer than the {budget} tokens of a group, and left out")
     options = param.global_special_community_map_llm_kwargs
     parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "groups of reports")
-    return [point for part in parts for point in part.points]
+    return [point for part in parts for point in held_to(part.points, numbers[part.number])]
 
 
-def _ask(prompt: Sequence[Message], context: Context, generator: Generator) -> tuple[str, list[Reference]]:
-    """The model's answer with only those citations that the context holds, and what they refer to."""
+def _ask(prompt: Sequence[Message], generator: Generator) -> str:
+    """The model's answer, without what it thought."""
     # A number of its own: a reply to a question that was interrupted may still come.
     request_id = f"query/answer/{next(_ASKED)}"
-    generator.submit(Request(request_id, prompt, MAX_ANSWER_TOKENS))
+    generator.submit(Request(request_id, prompt, answer_tokens(generator)))
     reply = next(r for replies in iter(generator.collect, None) for r in replies if r.id == request_id)
     if reply.error is not None:
         raise AnswerError(f"the model gave no answer: {reply.error}")
@@ -185,4 +200,4 @@ def _ask(prompt: Sequence[Message], context: Context, generator: Generator) -> t
     if not text.strip():
         why = "nothing but thinking, which was cut off" if is_open else "nothing"
         raise AnswerError(f"the model gave no answer: its reply holds {why}")
-    return cite(without_own_references(text), context.references)
+    return text.strip()

@@ -63,7 +63,8 @@ class QueryParam:
     strict: bool = True
     """Answer from the given knowledge alone; False allows outside knowledge, marked as such."""
     lexical: bool | None = None
-    """Fuse BM25 with the vectors; None: where the embedder does not know the question's language."""
+    """Fuse BM25 with the vectors; None: where the embedder does not know the question's language. Relationships have no
+    word index."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

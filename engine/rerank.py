@@ -14,6 +14,8 @@ from graphmill.engine.served_models import discover
 from graphmill.engine.server import RequestFailed, Server, ServerError
 
 Scores = NDArray[np.float32]
+MIN_CHARS = 256
+"""Of a text, of which no less is put to a reranker."""
 PATHS = ("/rerank", "/score")
 """Where servers take questions with texts: Jina's, Cohere's and vLLM's form, and vLLM's older one."""
 
@@ -33,8 +35,11 @@ class FunctionReranker:
         self.model, self._score = model, score
 
     def rank(self, question: str, texts: Sequence[str]) -> Scores:
-        """Scores float32 [n]; raises ValueError when the function gives another number of them."""
-        scores = np.asarray(self._score(question, list(texts)), np.float32)
+        """Scores float32 [n]; raises ValueError when the function gives another number of them, or fails."""
+        try:
+            scores = np.asarray(self._score(question, list(texts)), np.float32)
+        except Exception as error:  # whatever a caller's function raises, the question is still answered
+            raise ValueError(f"reranker {self.model}: {type(error).__name__}: {error}") from error
         if scores.shape != (len(texts),):
             raise ValueError(f"reranker {self.model} must give {len(texts)} scores, got shape {scores.shape}")
         return scores
@@ -68,6 +73,7 @@ class ServerReranker:
         # An address that names the path is taken at its word; else the paths are looked for beside /v1's others.
         self._base = self.server.root if given and not urlsplit(root).path else self.server.url
         self._path, self.max_batch_texts = given, max_batch_texts
+        self._max_chars = 1 << 20
         try:
             self.model = model or discover(self.server, None)[0]
         except BaseException:
@@ -106,6 +112,18 @@ class ServerReranker:
         raise AssertionError("unreachable: the last path returns or raises")
 
     async def _ask(self, question: str, texts: list[str]) -> Scores:
+        """Scores of one batch. A server that refuses texts as too long gets their beginnings, halved until it takes
+        them: a cross-encoder reads some 512 tokens, which hold what a passage is about."""
+        while True:
+            try:
+                return await self._ask_about(question, [text[: self._max_chars] for text in texts])
+            except RequestFailed as error:
+                longest = min(max(map(len, texts), default=0), self._max_chars)
+                if error.status != 400 or longest <= MIN_CHARS:
+                    raise
+                self._max_chars = max(longest // 2, MIN_CHARS)
+
+    async def _ask_about(self, question: str, texts: list[str]) -> Scores:
         if self._path == "/score":
             body: dict[str, Any] = {"model": self.model, "text_1": question, "text_2": texts}
         else:

@@ -122,6 +122,8 @@ class VLLMGenerator:
         self.load()
         self._number += 1
         own_id = str(self._number)
+        # A name of OpenAI's protocol; here replies are held to a schema, if to anything.
+        options = {name: value for name, value in request.options.items() if name != "response_format"}
         conversation = "/".join(request.id.split("/")[:2])
         replica = self._replica_of.get(conversation, self._load.index(min(self._load)))
         if len(self._processes) > 1:
@@ -137,7 +139,7 @@ class VLLMGenerator:
                 "max_tokens": request.max_tokens,
                 "temperature": request.temperature,
                 "schema": request.schema,
-                "options": {**self.options.sampling, **request.options},
+                "options": {**self.options.sampling, **options},
                 "priority": -_round(request.id) if self._args["scheduling_policy"] == "priority" else 0,
             }
         )

@@ -51,10 +51,11 @@ class Approximate:
         Past the k that was measured the search gets wider in proportion.
         """
         stretch = max(1.0, depth / self.k)
+        # Both searches keep at least as many candidates as rows are wanted: k of them, when recall was measured.
+        breadth = math.ceil(max(self.search.get("breadth", 0), self.k) * stretch)
         if self.kind == "hnsw":
-            return search_hnsw(self.index, queries, depth, math.ceil(self.search["breadth"] * stretch))
+            return search_hnsw(self.index, queries, depth, breadth)
         if self.kind == "cagra":
-            breadth = math.ceil(self.search["breadth"] * stretch)
             return search_cagra(self.index, queries, depth, breadth, self.backend)
         probes = math.ceil(self.search["probes"] * stretch)
         wanted = min(depth * self.search["refine"], IVF_PQ_DEPTH)

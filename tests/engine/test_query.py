@@ -126,3 +126,11 @@ def test_no_section_of_a_context_is_over_its_budget_as_it_is_written(tmp_path: P
                 body = "".join(line for line in section.splitlines() if line.startswith("{"))
                 assert tokenizer.count([body])[0] <= budget
             assert 0 < budget < 1000 or bool(context) == (budget > 0)
+
+
+def test_brackets_in_code_are_no_citations() -> None:
+    references = [Reference(1, "chunk", "a.txt", "a.txt", "c", 0, 9)]
+    text = "Use `a = [1, 2]` [1].\n```\nb[0] = [1]\n```\nSee [2]."
+    kept, cited = cite(text, references)
+    assert kept == "Use `a = [1, 2]` [1].\n```\nb[0] = [1]\n```\nSee."
+    assert cited == references

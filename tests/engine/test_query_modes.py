@@ -329,7 +329,8 @@ def test_bypass_puts_the_conversation_and_the_question_to_the_model_alone(path: 
         kb.query("How are you?", param("bypass"))
     assert [message["role"] for message in asked[0].messages] == ["user", "assistant", "user"]
     assert "Be brief." in asked[0].messages[-1]["content"]
-    assert (found.answer, found.context, found.references) == ("Fine.", "", [])
+    # Nothing was given to be cited, so brackets are the model's own.
+    assert (found.answer, found.context, found.references) == ("Fine [1].", "", [])
     assert len(asked) == 1
     with opened(path) as kb:
         alone = kb.query("How are you?", param("bypass", only_need_context=False))
@@ -363,8 +364,77 @@ def test_older_names_of_budgets_count_where_they_are_set() -> None:
     older = graphmill.QueryParam(max_token_for_local_context=5, max_token_for_global_context=7)
     assert (older.entity_tokens, older.relation_tokens) == (5, 7)
     with pytest.raises(ValueError, match="stream must be False"):
-        QueryParam(stream=True)
+        graphmill.QueryParam(stream=True)
     with pytest.raises(ValueError, match="hl_keywords must be a list of strings, got 'weaving'"):
         graphmill.QueryParam(hl_keywords="weaving")
     with pytest.raises(ValueError, match="max_token_for_text_unit must be at least 0, got -1"):
         graphmill.QueryParam(max_token_for_text_unit=-1)
+
+
+def test_bypass_drops_the_oldest_turns_where_the_conversation_is_too_long(path: Path) -> None:
+    history = [{"role": "user", "content": "old " * 500}, {"role": "user", "content": "new " * 20}]
+    with opened(path, lambda request: "Fine.") as kb:
+        found = kb.query("How are you?", param("bypass", conversation_history=history, max_total_tokens=200))
+        alone = kb.query("Why? " * 300, param("bypass", conversation_history=history, max_total_tokens=200))
+    assert [message["content"][:3] for message in found.prompt] == ["new", "How"]
+    assert not found.warnings
+    assert len(alone.prompt) == 1
+    assert "more than the 200 there is room for" in alone.warnings[0]
+
+
+def test_points_cite_what_they_were_made_from_and_the_answer_what_the_points_cite(path: Path) -> None:
+    def reply(request: Request) -> str:
+        if request.id.startswith("query/map"):
+            return json.dumps({"points": [{"description": "They teach [1] [999].", "score": 90}]})
+        return "All of them teach [1] [2] [999]."
+
+    with opened(path, reply) as kb:
+        found = kb.query("What do they do?", param("global", only_need_context=False))
+    assert found.context == json.dumps({"description": "They teach [1].", "score": 90})
+    assert found.answer.startswith("All of them teach [1].")
+    assert {reference.number for reference in found.references} == {1}
+
+
+def test_map_requests_are_held_to_their_schema_and_are_conversations_of_their_own(path: Path) -> None:
+    asked: list[Request] = []
+
+    def reply(request: Request) -> str:
+        asked.append(request)
+        return json.dumps({"points": [{"description": "They teach [1].", "score": 90}]})
+
+    with opened(path, reply) as kb:
+        kb.query("What?", param("global", only_need_context=False, global_max_token_for_community_report=60))
+    maps = [request for request in asked if request.id.startswith("query/map")]
+    assert len(maps) > 1
+    assert len({request.id.split("/")[1] for request in maps}) == len(maps)
+    assert all(request.schema and "response_format" not in request.options for request in maps)
+
+
+def test_a_model_with_a_small_context_answers_all_the_same(path: Path) -> None:
+    with opened(path, lambda request: "Ada [1].", context_tokens=2048) as kb:
+        found = kb.query("Who taught Ada?", param("naive", only_need_context=False))
+    assert found.references
+    assert not found.warnings
+
+
+def test_a_text_that_stands_in_many_chunks_takes_the_budget_of_one(tmp_path: Path) -> None:
+    notice = "Ada wrote a notice that says the same everywhere, and it is long enough to count for something."
+    texts = [(f"n{n:02d}.txt", notice) for n in range(40)]
+    texts += [(f"x{n}.txt", f"Ada met Bea for the {n}. time, in the house on the hill.") for n in range(5)]
+
+    def read(request: Request) -> str:
+        if len(request.messages) > 1:
+            return "<|COMPLETE|>"
+        return '("entity"<|>Ada<|>person<|>Ada is named)##("entity"<|>Bea<|>person<|>Bea)<|COMPLETE|>'
+
+    graphmill.index(texts, tmp_path / "kb", FunctionGenerator(read), HashingEmbedder(64), WordTokenizer(), CONFIG)
+    with opened(tmp_path / "kb") as kb:
+        found = kb.query("Ada", param("local", top_k=1, local_max_token_for_text_unit=400))
+    assert len(found.data["chunks"]) == 6
+
+
+def test_mix_shows_as_many_chunks_as_are_wanted(tmp_path: Path) -> None:
+    texts = [(f"{n:03d}.txt", f"Note {n} of Ada.") for n in range(150)]
+    graphmill.index(texts, tmp_path / "kb", None, HashingEmbedder(64), WordTokenizer(), CONFIG)
+    with opened(tmp_path / "kb") as kb:
+        assert len(kb.query("Ada", param("mix", chunk_top_k=140)).data["chunks"]) == 140

@@ -92,3 +92,25 @@ def test_what_names_no_reranker_is_refused() -> None:
     assert open_reranker("none") is None
     with pytest.raises(ValueError, match="can't open the reranker 'bge': expected none, or the address of a server"):
         open_reranker("bge")
+
+
+def test_texts_that_are_too_long_for_a_server_are_cut_until_it_takes_them() -> None:
+    def short_sighted(path: str, body: Any) -> Answer:
+        if body is not None and any(len(text) > 600 for text in body["documents"]):
+            return Answer({"message": "This model's maximum context length is 512 tokens"}, 400)
+        return script(path, body)
+
+    with serving(short_sighted) as server:
+        reranker = ServerReranker(server.url)
+        assert reranker.rank("q", [*TEXTS, "long " * 1000])[:4].tolist() == [3, 5, 2, 7]
+        num_asked = len(server.requests)
+        reranker.rank("q", ["long " * 1000])
+        assert len(server.requests) == num_asked + 1  # it is remembered
+
+
+def test_what_a_function_raises_is_told_and_the_question_goes_on() -> None:
+    def broken(question: str, texts: list[str]) -> list[float]:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(ValueError, match="reranker function: RuntimeError: out of memory"):
+        FunctionReranker(broken).rank("q", TEXTS)
