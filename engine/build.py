@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphmill.engine.answer import Answer
+from graphmill.engine.answer_cache import AnswerCache
 from graphmill.engine.claim_prompts import load_claim_prompts
 from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.confirm_aliases import instructions
@@ -19,7 +21,8 @@ from graphmill.engine.open_models import open_embedder, open_generator, open_tok
 from graphmill.engine.pipeline import build
 from graphmill.engine.profiles import load_profile
 from graphmill.engine.progress import Progress, Silent
-from graphmill.engine.query import Answer, query
+from graphmill.engine.query import query
+from graphmill.engine.query_each import query_each
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.rerank import Reranker, as_reranker, open_reranker
@@ -194,13 +197,25 @@ class OpenIndex:
     """An index opened for questions. Its tables and vectors stay in memory until it is closed."""
 
     def __init__(
-        self, index: Index, generator: Generator | None, stack: ExitStack, reranker: Reranker | None = None
+        self,
+        index: Index,
+        generator: Generator | None,
+        stack: ExitStack,
+        reranker: Reranker | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
-        self.index, self.generator, self.reranker, self._stack = index, generator, reranker, stack
+        self.index, self.generator, self.reranker, self.cache, self._stack = index, generator, reranker, cache, stack
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
-        return query(self.index, question, param or QueryParam(), self.generator, self.reranker)
+        return query(self.index, question, param or QueryParam(), self.generator, self.reranker, self.cache)
+
+    def query_each(self, questions: Iterable[tuple[str, QueryParam]]) -> Iterator[tuple[int, Answer]]:
+        """Answers many questions at the model's full speed: yields each one's number and answer, as they come.
+
+        An answer with an ``error`` is that of a question which failed; the others go on.
+        """
+        return query_each(self.index, questions, self.generator, self.reranker, self.cache)
 
     def close(self) -> None:
         """Lets go of the models that were opened for this index."""
@@ -237,11 +252,21 @@ def open_index(
         chosen = as_reranker(reranker)
         if chosen is None:
             try:
-                chosen = open_reranker(config.reranker.model, api_key_env=config.llm.api_key_env)
+                chosen = open_reranker(
+                    config.reranker.model,
+                    api_key_env=config.llm.api_key_env,
+                    vllm_args=config.reranker.args,
+                    vllm_python=config.llm.python,
+                    template=config.reranker.template,
+                    warn=(progress or Silent()).warn,
+                )
             except ValueError as error:
                 raise ConfigError(f"reranker.model: {error}") from error
             if chosen is not None:
                 stack.callback(chosen.close)
         opened = Index(folder, models.embedder, models.tokenizer, backend(config.device))
-        return OpenIndex(opened, models.generator, stack.pop_all(), chosen)
+        cache = None
+        if config.cache.answers != "off" and models.generator is not None:
+            cache = stack.enter_context(AnswerCache(folder.root / "answers", config.cache, folder.state))
+        return OpenIndex(opened, models.generator, stack.pop_all(), chosen, cache)
     raise AssertionError("unreachable: an exit stack lets exceptions pass")

@@ -35,7 +35,12 @@ def cite(text: str, references: Sequence[Reference]) -> tuple[str, list[Referenc
 
 def only_citing(text: str, numbers: Collection[int]) -> str:
     """The text without citations of other numbers."""
-    return _kept(text, numbers, len(numbers))[0]
+    return held_to_numbers(text, numbers, len(numbers))
+
+
+def held_to_numbers(text: str, numbers: Collection[int], limit: int) -> str:
+    """The text with citations of these numbers only, and of at most ``limit`` different ones."""
+    return _kept(text, numbers, limit)[0]
 
 
 def numbers_cited(texts: Iterable[str]) -> set[int]:

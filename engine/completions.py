@@ -51,6 +51,53 @@ def read_completion(request_id: str, answer: Any) -> Reply:
     return replace(reply, error=_no_content(message, reply.finish_reason))
 
 
+class StreamedCompletion:
+    """Puts the events of a streamed chat completion together."""
+
+    def __init__(self, request_id: str) -> None:
+        self._reply = Reply(request_id)
+        self._pieces: list[str] = []
+        self._thoughts: list[str] = []
+        self._num_events = 0
+
+    def add(self, event: Any) -> str:
+        """Takes the next event, and returns the text that it adds."""
+        self._num_events += 1
+        if not isinstance(event, dict):
+            return ""
+        if event.get("error"):
+            self._reply = replace(self._reply, error=f"an error in place of a reply: {_show(event['error'])}")
+        self._reply = _with_usage(self._reply, event.get("usage"))
+        choices = event.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return ""
+        reason, delta = choices[0].get("finish_reason"), choices[0].get("delta")
+        if isinstance(reason, str):
+            self._reply = replace(self._reply, finish_reason=reason)
+        if not isinstance(delta, Mapping):
+            return ""
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str):
+            self._thoughts.append(thought)
+        text = delta.get("content")
+        if not isinstance(text, str):
+            return ""
+        self._pieces.append(text)
+        return text
+
+    def reply(self) -> Reply:
+        """The whole reply, after the last event."""
+        if self._reply.error is not None:
+            return self._reply
+        if self._pieces:
+            return replace(self._reply, text="".join(self._pieces))
+        if not self._num_events:
+            return replace(self._reply, error="the reply ended before it began")
+        return replace(
+            self._reply, error=_no_content({"reasoning": "".join(self._thoughts) or None}, self._reply.finish_reason)
+        )
+
+
 def _with_usage(reply: Reply, usage: Any) -> Reply:
     if not isinstance(usage, dict):
         return reply

@@ -92,10 +92,37 @@ class EmbedderConfig:
 
 @dataclass(frozen=True)
 class RerankerConfig:
-    """What puts chunks in order for a question: "none", or the URL[#MODEL] of a server that scores texts, such as vLLM
-    with a cross-encoder."""
+    """What puts chunks in order for a question: "none", the URL[#MODEL] of a server that scores texts, such as vLLM
+    with a cross-encoder, or "vllm:FOLDER_OR_NAME" of a cross-encoder that is run here."""
 
     model: str = "none"
+    args: dict[str, Any] = field(default_factory=dict)
+    """vLLM's engine arguments, where it runs the model here. Beside another engine on one GPU, gpu_memory_utilization
+    has to leave room for that."""
+    template: str | None = None
+    """File with the Jinja template of question and text, where vLLM runs a language model that scores with one."""
+
+
+@dataclass(frozen=True)
+class CacheConfig:
+    """``[cache]``: answers of a model that are kept in the index and given again."""
+
+    answers: Literal["off", "exact", "semantic"] = "off"
+    """exact: to the same question, word for word; semantic: also to one that is near, where the model says that the old
+    answer serves."""
+    min_similarity: float = 0.8
+    """Cosine similarity from which on the model is asked about an earlier question."""
+    min_score: float = 0.8
+    """The model's score from 0 to 1 from which on the old answer is given."""
+    max_answers: int = 10_000
+    """Answers that are kept; those that were not given for the longest time make way."""
+
+    def __post_init__(self) -> None:
+        for name in ("min_similarity", "min_score"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"cache.{name} must be in [0, 1], got {getattr(self, name)}")
+        if self.max_answers < 1:
+            raise ValueError(f"cache.max_answers must be at least 1, got {self.max_answers}")
 
 
 @dataclass(frozen=True)
@@ -116,6 +143,7 @@ class Config:
     llm: LLMConfig = field(default_factory=LLMConfig)
     embedder: EmbedderConfig = field(default_factory=EmbedderConfig)
     reranker: RerankerConfig = field(default_factory=RerankerConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     tokenizer: str | None = None
     """Folder or file of the tokenizer that counts; None takes the model's own, or else the embedder's."""
     device: Literal["auto", "cuda", "cpu"] = "auto"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from graphmill.engine.index import Index
 from graphmill.engine.keywords import Keywords
-from graphmill.engine.lines import Line, as_json
+from graphmill.engine.lines import Line, as_json_each
 from graphmill.engine.rows import Rows
 
 UNLIMITED = 2**62
@@ -60,6 +61,8 @@ class Context:
     """Tokens that may still be filled, whatever a section's own budget is."""
     sections: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Lines of each section, in the order in which they are shown."""
+    written: dict[str, list[str]] = field(default_factory=dict)
+    """The lines as text, where they came from the index."""
     ids: dict[str, list[str]] = field(default_factory=dict)
     """Ids of the sections' rows in the tables of the index."""
     references: list[Reference] = field(default_factory=list)
@@ -79,8 +82,9 @@ class Context:
         parts = []
         for name, rows in self.sections.items():
             if rows:
-                lines = "\n".join(map(as_json, rows))
-                parts.append(f"-----{name}-----\n{lines}")
+                written = self.written.get(name, [])
+                lines = written if len(written) == len(rows) else as_json_each(rows)
+                parts.append("\n".join([f"-----{name}-----", *lines]))
         return "\n\n".join(parts)
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
@@ -100,15 +104,14 @@ class Context:
         if not len(rows):
             return 0
         self.room -= used + heading
-        lines = index.lines.lines(table, rows)
-        numbers = [self._number(table, row) for row in rows.tolist()]
-        shown += [{"reference": number, **line} for number, line in zip(numbers, lines, strict=True)]
+        known = self.numbers
+        numbers = [known.setdefault((table, row), len(known) + 1) for row in rows.tolist()]
+        lines = index.lines.lines(table, rows, numbers)
+        shown += lines
+        self.written.setdefault(section, []).extend(index.lines.written(table, rows, lines))
         ids += index.lines.strings(table, (_IDS[table],), rows)[0]
         self._cite(index, table, rows, numbers, _labels(index, table, rows, lines))
         return used
-
-    def _number(self, table: str, row: int) -> int:
-        return self.numbers.setdefault((table, row), len(self.numbers) + 1)
 
     def _cite(self, index: Index, table: str, rows: Rows, numbers: Sequence[int], labels: Sequence[str]) -> None:
         """Adds references: of a text each place where it stands, of all else the first chunk that it was read in."""
@@ -121,14 +124,14 @@ class Context:
             numbers = [n for n, times in zip(numbers, lengths.tolist(), strict=True) for _ in range(times)]
         places = index.lines.places(chunks)
         if table == "chunks":
-            labels = [place.path for place in places]
-        found = zip(numbers, labels, places, strict=True)
-        self.references += [Reference(number, kind, label, *place) for number, label, place in found]
+            labels = places.paths
+        self.references += map(Reference, numbers, repeat(kind), labels, *places)
 
     def include(self, other: Context) -> None:
         """Takes in the rows of a context that shares the numbers, those that are not here yet."""
         known = {reference.number for reference in self.references}
         for section, rows in other.sections.items():
+            self.written.pop(section, None)
             shown, ids = self.sections.setdefault(section, []), self.ids.setdefault(section, [])
             for row, row_id in zip(rows, other.ids.get(section, []), strict=True):
                 if row["reference"] not in known:

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphmill.engine.answer_prompts import DRIFT_SCHEMA, POINTS_SCHEMA, answer_messages, follow_up_question
 from graphmill.engine.contexts import Context
+from graphmill.engine.dialogue import Dialogue
 from graphmill.engine.embed import embed_texts
 from graphmill.engine.models import Generator
 from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
@@ -16,8 +17,8 @@ from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
 
 
-def drift_points(search: Search, context: Context, generator: Generator) -> list[Point]:
-    """Fills the context with all that was looked at, and returns the points that it gave.
+def drift_points(search: Search, context: Context, generator: Generator) -> Dialogue[list[Point]]:
+    """Fills the context with all that is looked at, and returns the points that it gives.
 
     Where the model gives no follow-up questions, the titles of the reports are used.
     """
@@ -28,7 +29,7 @@ def drift_points(search: Search, context: Context, generator: Generator) -> list
     first = _shared(search, context, "drift_primer")
     first.add(index, "reports", reports, param.local_max_token_for_community_report)
     context.include(first)
-    points, follow_ups = _prime(search, first, generator)
+    points, follow_ups = yield from _prime(search, first, generator)
     titles = index.lines.strings("reports", ("title",), reports)[0]
     context.follow_ups = follow_ups or list(dict.fromkeys(titles))
     vectors = embed_texts(context.follow_ups, index.embedder)
@@ -44,8 +45,8 @@ def drift_points(search: Search, context: Context, generator: Generator) -> list
             prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
             numbers.append({reference.number for reference in found.references})
         context.include(found)
-    options = param.global_special_community_map_llm_kwargs
-    parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "follow-up questions")
+    options, what = param.global_special_community_map_llm_kwargs, "follow-up questions"
+    parts = yield from ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, what)
     found_points = [point for part in parts for point in held_to(part.points, numbers[part.number])]
     return [*held_to(points, {reference.number for reference in first.references}), *found_points]
 
@@ -58,13 +59,15 @@ def _shared(search: Search, context: Context, kind: str, asked: str | None = Non
     return Context(max(room, 0), numbers=context.numbers)
 
 
-def _prime(search: Search, reports: Context, generator: Generator) -> tuple[list[Point], list[str]]:
+def _prime(search: Search, reports: Context, generator: Generator) -> Dialogue[tuple[list[Point], list[str]]]:
     """The points of the reports and the questions to go on with; where the reply can't be read, there are none."""
     question, param = search.question, search.param
     prompt = answer_messages("drift_primer", question.language, reports.render(), question.text)
     options = param.global_special_community_map_llm_kwargs
     try:
-        (part,) = ask_for_points([prompt], generator, DRIFT_SCHEMA, options, search.warnings, "groups of reports")
+        (part,) = yield from ask_for_points(
+            [prompt], generator, DRIFT_SCHEMA, options, search.warnings, "groups of reports"
+        )
     except AnswerError as error:
         search.warnings.append(f"the model drew no follow-up questions from the reports: {error}")
         return [], []

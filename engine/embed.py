@@ -28,7 +28,8 @@ class EmbedConfig:
     relationships: bool = True
     reports: bool = True
     lexical: bool = True
-    """Keep a lexical index (BM25) of chunks, entities and reports beside the vectors."""
+    """Keep a lexical index (BM25) of chunks, entities, reports, and relationships that are embedded, beside the
+    vectors."""
 
 
 class WrongEmbedderError(ValueError):

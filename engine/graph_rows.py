@@ -32,11 +32,11 @@ def ends_of(index: Index, edges: Rows) -> Rows:
     return first_of_each(np.stack([index.source[edges], index.target[edges]], axis=1).ravel())
 
 
-def chunks_of(index: Index, entities: Rows, enough: int) -> Rows:
+def chunks_of(index: Index, entities: Rows, tokens: int, k: int | None = None) -> Rows:
     """The entities' chunks: in the order of the entities, then by how many one-hop neighbours stand in the chunk too.
 
-    Of chunks with the same text the first stands for all. Entities whose chunks come after ``enough`` tokens are not
-    looked at any more.
+    Of chunks with the same text the first stands for all. Entities whose chunks come after so many tokens, or after k
+    texts, are not looked at any more.
     """
     ordered = []
     seen: set[int] = set()
@@ -49,8 +49,8 @@ def chunks_of(index: Index, entities: Rows, enough: int) -> Rows:
         texts, first = np.unique(index.text_of_chunk[own], return_index=True)  # a text counts once, as it is shown once
         new = [int(own[at]) for text, at in zip(texts.tolist(), first.tolist(), strict=True) if text not in seen]
         seen.update(texts.tolist())
-        enough -= int(index.tokens_of["chunks"][new].sum())
-        if enough < 0:
+        tokens -= int(index.tokens_of["chunks"][new].sum())
+        if tokens < 0 or (k is not None and len(seen) >= k):
             break
     return distinct_texts(index, np.concatenate([*ordered, np.empty(0, np.int64)]))
 
@@ -79,8 +79,11 @@ def global_reports(index: Index, param: QueryParam) -> Rows:
     return rows[order][: param.global_max_consider_community]
 
 
-def without_relatives(index: Index, reports: Rows) -> Rows:
-    """Reports, best first, less those of which a part or a whole has come before: they would say the same twice."""
+def without_relatives(index: Index, reports: Rows, k: int | None = None) -> Rows:
+    """Reports, best first, less those of which a part or a whole has come before: they would say the same twice.
+
+    At most the first k of them, where that is given.
+    """
     above = [reports]
     while (above[-1] >= 0).any():  # as often as the tree has levels
         above.append(np.where(above[-1] >= 0, index.parent[above[-1]], -1).astype(np.int64))
@@ -90,6 +93,8 @@ def without_relatives(index: Index, reports: Rows) -> Rows:
         if report not in seen and kept.keys().isdisjoint(ancestors):
             kept[report] = None
             seen.update(ancestors)
+            if len(kept) == k:
+                break
     return np.array(list(kept), np.int64)
 
 

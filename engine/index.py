@@ -43,6 +43,15 @@ class Searchable:
     vectors: VectorIndex
     row_of_vector: Rows
     words: LexicalIndex | None
+    row_of_words: Rows | None = None
+    """The table row of each text of the word index, where some rows have no text."""
+
+    def by_words(self, question: str, k: int) -> Rows:
+        """The k best rows by their words; none where there is no word index."""
+        if self.words is None:
+            return np.empty(0, np.int64)
+        _, rows = self.words.search(question, k)
+        return rows if self.row_of_words is None else self.row_of_words[rows]
 
 
 class Index:
@@ -114,7 +123,10 @@ class Index:
         table, content = self.folder.read(f"vectors_{name}"), self.folder.tables[f"vectors_{name}"].hash
         place = index_folder(self.folder, name)
         vectors = VectorIndex.load(place, vectors_matrix(table), self.backend, content)
-        return Searchable(vectors, rows_of(table["id"], ids), self._words(name))
+        has_text = None
+        if name == "relationships" and not pc.all(has := pc.not_equal(self.relationships["description"], "")).as_py():
+            has_text = np.flatnonzero(has.to_numpy())
+        return Searchable(vectors, rows_of(table["id"], ids), self._words(name), has_text)
 
     def _words(self, name: str) -> LexicalIndex | None:
         words = self.folder.root / "words" / name
@@ -147,13 +159,20 @@ class Index:
         """Those of some rows that are embedded, best first: for a choice that is small beside the table."""
         if what is None:
             return np.empty(0, np.int64)
-        place = np.flatnonzero(np.isin(what.row_of_vector, rows))
-        scores = what.vectors.vectors[place] @ vector[0]
+        wanted = np.zeros(max(int(what.row_of_vector.max(initial=-1)), int(rows.max(initial=-1))) + 1, np.bool_)
+        wanted[rows] = True
+        place = np.flatnonzero(wanted[what.row_of_vector])
+        vectors = what.vectors.vectors
+        # Not by a matrix product, which adds up a row by its place, so that equal rows may differ at the last bit.
+        if 2 * len(place) > len(vectors):
+            scores = np.einsum("nd,d->n", vectors, vector[0])[place]
+        else:
+            scores = np.einsum("nd,d->n", vectors[place], vector[0])
         by_vector = what.row_of_vector[place][np.lexsort((place, -np.nan_to_num(scores, nan=-np.inf)))]
         foreign, fuse = self._channels(what, question, lexical)
-        if not fuse or what.words is None:
+        if not fuse:
             return by_vector
-        _, by_words = what.words.search(question, CANDIDATES * max(len(rows), MIN_WORD_ROWS))
+        by_words = what.by_words(question, CANDIDATES * max(len(rows), MIN_WORD_ROWS))
         by_words = by_words[np.isin(by_words, rows)]
         weights = [FOREIGN_WEIGHT if foreign else 1.0, 1.0]
         return reciprocal_rank_fusion([by_vector, by_words], weights, len(rows))[0]
@@ -162,7 +181,7 @@ class Index:
         """Whether the embedder does not know the question's language, and whether words are searched too."""
         languages = self.embedder.languages
         foreign = languages is not None and detect_language(question) not in languages
-        return foreign, (foreign if lexical is None else lexical) and what.words is not None
+        return foreign, (foreign if lexical is None else bool(lexical)) and what.words is not None
 
     def search_each(
         self, what: Searchable | None, questions: Sequence[str], vectors: Scores, k: int, lexical: bool | None
@@ -171,16 +190,17 @@ class Index:
         if what is None or not questions:
             return [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in questions]
         channels = [self._channels(what, question, lexical) for question in questions]
-        scores, found = what.vectors.search(vectors, k * CANDIDATES if any(fuse for _, fuse in channels) else k)
-        results = []
-        for n, (question, (foreign, fuse)) in enumerate(zip(questions, channels, strict=True)):
-            by_vector = what.row_of_vector[found[n]]
-            if fuse and what.words is not None:
-                _, by_words = what.words.search(question, k * CANDIDATES)
-                weights = [FOREIGN_WEIGHT if foreign else 1.0, 1.0]
-                results.append(reciprocal_rank_fusion([by_vector, by_words], weights, k))
-            else:
-                results.append((by_vector[:k], scores[n, :k]))
+        results: list[tuple[Rows, Scores]] = [(np.empty(0, np.int64), np.empty(0, np.float32))] * len(questions)
+        for is_fused in (False, True):  # apart, so that a question is looked for as deep as by itself
+            group = [n for n, (_, fuse) in enumerate(channels) if fuse is is_fused]
+            if group:
+                scores, found = what.vectors.search(vectors[group], k * CANDIDATES if is_fused else k)
+                for n, of_one, places in zip(group, scores, found, strict=True):
+                    results[n] = (what.row_of_vector[places], of_one)
+            for n in group if is_fused else ():
+                by_words = what.by_words(questions[n], k * CANDIDATES)
+                weights = [FOREIGN_WEIGHT if channels[n][0] else 1.0, 1.0]
+                results[n] = reciprocal_rank_fusion([results[n][0], by_words], weights, k)
         return results
 
 

@@ -29,8 +29,11 @@ def chunk_words(run: Run) -> Iterator[Future[str | None] | None]:
 
 
 def finish_words(run: Run, chunks: Future[str | None] | None) -> None:
-    """Waits for the lexical index of the chunks, and makes those of entities and reports."""
+    """Waits for the lexical index of the chunks, and makes those of the other tables."""
     for name in SEARCHED if chunks is not None else ():
+        if name == "relationships" and not run.config.embed.relationships:
+            _remove(run, name)  # they are searched by their vectors, and by their words beside these
+            continue
         with run.stage(f"{name} words", run.folder.tables[name].rows, "texts"):
             if name == "chunks" and chunks is not None:
                 stamp = chunks.result()
@@ -60,7 +63,7 @@ def _remove(run: Run, name: str) -> None:
 
 
 def _build(run: Run, name: str) -> str | None:
-    """Chunks, entities, or reports -> the lexical index of them; returns its stamp, None where it was there."""
+    """The texts of a table -> the lexical index of them; returns its stamp, None where it was there."""
     folder = run.folder
     stamp = _stamp(run, name)
     if folder.facts.get(f"words_{name}") == stamp and LexicalIndex.is_whole(folder.root / "words" / name):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from graphmill.engine.models import Generator, Message, Request
+from graphmill.engine.dialogue import Ask, Dialogue
+from graphmill.engine.models import Message, Request
 from graphmill.engine.phrases import CONCEPT, find_phrases
 from graphmill.engine.read_object import read_json_object
 from graphmill.engine.templates import fill, load_templates
@@ -39,21 +40,17 @@ class Keywords:
         return bool(self.high_level or self.low_level)
 
 
-def find_keywords(
-    question: str, language: str, history: Sequence[Message], generator: Generator | None
-) -> tuple[Keywords, str]:
-    """The keywords of a question, and a warning where the model gave none that can be read; "" else.
+def ask_keywords(question: str, language: str, history: Sequence[Message]) -> Dialogue[tuple[Keywords, str]]:
+    """Asks a model for the keywords of a question; a warning where it gave none that can be read, "" else.
 
-    An empty question has none, and asks nothing. Without a model, or where it fails, the phrase finder gives them.
+    An empty question has none, and asks nothing. Where the model fails, the phrase finder gives them.
     """
     if not question.strip():
         return Keywords(), ""
-    if generator is None:
-        return phrase_keywords(question, language), ""
-    request_id = f"query/keywords/{next(_ASKED)}"
+    # A number of its own: a reply to a question that was interrupted may still come.
+    request_id = f"query/keywords{next(_ASKED)}"
     messages = keyword_messages(question, language, history)
-    generator.submit(Request(request_id, messages, MAX_TOKENS, schema=KEYWORDS_SCHEMA))
-    reply = next(r for replies in iter(generator.collect, None) for r in replies if r.id == request_id)
+    (reply,) = yield Ask([Request(request_id, messages, MAX_TOKENS, schema=KEYWORDS_SCHEMA)])
     found = None if reply.error is not None else read_keywords(reply.text)
     if found is not None:
         return found, ""

@@ -5,9 +5,10 @@ Three protocols and the records that cross them. A stage never knows which imple
 
 from __future__ import annotations
 
+from collections.abc import Generator as Coroutine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,18 @@ class Generator(Protocol):
         """Waits until at least one submitted request has finished, and returns all that have."""
 
     def close(self) -> None: ...
+
+
+Pieces: TypeAlias = Coroutine[str, None, Reply]
+"""A reply that is still being written: yields its text as it comes and returns the whole; closing it takes the request
+back."""
+
+
+@runtime_checkable
+class StreamingGenerator(Protocol):
+    """A Generator that can give a reply in pieces too."""
+
+    def stream(self, request: Request) -> Pieces: ...
 
 
 @runtime_checkable

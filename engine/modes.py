@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from graphmill.engine.contexts import UNLIMITED, Context
-from graphmill.engine.embed import embed_texts
 from graphmill.engine.graph_rows import (
     by_rank,
     chunks_of,
@@ -23,7 +22,8 @@ from graphmill.engine.graph_rows import (
     without_relatives,
 )
 from graphmill.engine.index import Index, Scores
-from graphmill.engine.keywords import Keywords, find_keywords
+from graphmill.engine.keywords import Keywords
+from graphmill.engine.look_up import Found, Lookup, Want, found_rows, look_up
 from graphmill.engine.models import Generator
 from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
 from graphmill.engine.question import Question
@@ -55,23 +55,41 @@ class Search:
     generator: Generator | None = None
     reranker: Reranker | None = None
     warnings: list[str] = field(default_factory=list)
+    keywords: Keywords = field(default_factory=Keywords)
+    """What the keyword modes search for."""
+    found: Found = field(default_factory=Found)
+    """What was looked up for it before the mode asks, with other questions' where many are asked together."""
 
-    def embed(self, *texts: str) -> Mapping[str, Scores]:
-        """A unit vector float32 [1, d] of each distinct text, from one call."""
-        distinct = list(dict.fromkeys(texts))
-        vectors = embed_texts(distinct, self.index.embedder)
-        return {text: vectors[n : n + 1] for n, text in enumerate(distinct)}
+    def look_up(self, wants: Sequence[Want]) -> None:
+        """Finds what was not looked up before, with one call to the embedder."""
+        look_up(self.index, [Lookup(list(wants), self.found, self.param.lexical)])
 
-    def entities(self, text: str, vector: Scores) -> Rows:
+    def nearest(self, want: Want) -> tuple[Rows, Scores]:
+        """The rows that are nearest to a text, and how near they are."""
+        if want not in self.found.rows:
+            self.look_up([want])
+        return found_rows(self.found, want)
+
+    def entities(self, text: str) -> Rows:
         """The entities that are nearest to a text."""
-        index, param = self.index, self.param
-        return index.search(index.search_entities, text, vector, param.top_k, param.lexical)[0]
+        return self.nearest(Want(text, "entities", self.param.top_k))[0]
 
-    def chunks(self, text: str, vector: Scores, k: int) -> Rows:
+    def chunks(self, text: str, k: int) -> Rows:
         """The chunks that are nearest to a text, one of each text."""
-        index = self.index
-        texts, _ = index.search(index.search_texts, text, vector, k, self.param.lexical)
-        return chunks_of_texts(index, texts)
+        return chunks_of_texts(self.index, self.nearest(Want(text, "texts", k))[0])
+
+    def reports(self, allowed: Rows) -> Rows:
+        """Some reports, the nearest to the question first."""
+        index, text = self.index, self.question.search_text
+        if text not in self.found.vectors:
+            self.look_up([Want(text)])
+        vector = self.found.vectors[text]
+        return index.search_among(index.search_reports, text, vector, allowed, self.param.lexical)
+
+    def searched_for(self) -> tuple[str, str]:
+        """What the keyword modes search entities and relationships for: keywords, or else the question."""
+        found, question = self.keywords, self.question.search_text
+        return ", ".join(found.low_level) or question, ", ".join(found.high_level) or question
 
     def num_chunks(self) -> int:
         """How many chunks are wanted before the reranker, if there is one, has chosen."""
@@ -92,15 +110,13 @@ class Search:
 
 def naive(search: Search, context: Context) -> None:
     """The chunks that are nearest to the question."""
-    text = search.question.search_text
-    chunks = search.chunks(text, search.embed(text)[text], search.num_chunks())
+    chunks = search.chunks(search.question.search_text, search.num_chunks())
     context.add(search.index, "chunks", search.chosen(chunks), search.param.naive_max_token_for_text_unit)
 
 
 def local(search: Search, context: Context) -> None:
     """The entities that are nearest to the question, and what stands round them."""
-    text = search.question.search_text
-    add_local(search.index, search.param, search.entities(text, search.embed(text)[text]), context)
+    add_local(search.index, search.param, search.entities(search.question.search_text), context)
 
 
 def add_local(index: Index, param: QueryParam, entities: Rows, context: Context) -> None:
@@ -131,21 +147,28 @@ def global_(search: Search, context: Context) -> None:
     if search.generator is not None:
         context.add(index, "reports", allowed)
         return
-    text = search.question.search_text
-    reports = index.search_among(index.search_reports, text, search.embed(text)[text], allowed, param.lexical)
-    context.add(index, "reports", without_relatives(index, reports), param.global_max_token_for_community_report)
+    reports = without_relatives(index, search.reports(allowed))
+    context.add(index, "reports", reports, param.global_max_token_for_community_report)
 
 
 def nearest_reports(search: Search) -> Rows:
     """The DRIFT_REPORTS reports that are nearest to the question, none with a part or the whole of another."""
-    index, param, text = search.index, search.param, search.question.search_text
-    vector = search.embed(text)[text]
-    allowed = np.flatnonzero(index.level <= param.level)
-    if len(allowed) <= FEW_REPORTS:
-        reports = index.search_among(index.search_reports, text, vector, allowed, param.lexical)
-        return without_relatives(index, reports[:FEW_NEAREST])[:DRIFT_REPORTS]
-    found, _ = index.search(index.search_reports, text, vector, FEW_NEAREST, param.lexical)
-    return without_relatives(index, found[index.level[found] <= param.level])[:DRIFT_REPORTS]
+    if search.found.reports is None:
+        index, level = search.index, search.param.level
+        if (want := _want_reports(search)).table:
+            found, _ = search.nearest(want)
+            found = found[index.level[found] <= level]
+        else:
+            found = search.reports(np.flatnonzero(index.level <= level))[:FEW_NEAREST]
+        search.found.reports = without_relatives(index, found, DRIFT_REPORTS)
+    return search.found.reports
+
+
+def _want_reports(search: Search) -> Want:
+    """The nearest of many reports, or the vector alone, which a few are then scored with."""
+    few = np.count_nonzero(search.index.level <= search.param.level) <= FEW_REPORTS
+    question = search.question.search_text
+    return Want(question) if few else Want(question, "reports", FEW_NEAREST)
 
 
 def by_keywords(search: Search, context: Context) -> None:
@@ -154,60 +177,46 @@ def by_keywords(search: Search, context: Context) -> None:
     Both in turn in hybrid, and in mix with the chunks that are nearest to the question.
     """
     index, param, mode = search.index, search.param, search.param.mode
-    context.keywords = keywords = _keywords(search)
-    question = search.question.search_text
-    low, high = (", ".join(words) or question for words in (keywords.low_level, keywords.high_level))
-    vectors = search.embed(low, high, question)
-    ranked = search.chunks(question, vectors[question], max(RANKED_CHUNKS, search.num_chunks()))
+    context.keywords = search.keywords
+    low, high = search.searched_for()
+    search.look_up(wanted(search))  # all at once
+    ranked = search.chunks(search.question.search_text, max(RANKED_CHUNKS, search.num_chunks()))
     entities, edges = [], []
     if mode != "keywords-global":
-        found = search.entities(low, vectors[low])
+        found = search.entities(low)
         entities.append(found)
         edges.append(relationships_of(index, found))
     if mode != "keywords-local":
-        related = by_rank(index, relationships_near(search, high, vectors[high]))
+        related = by_rank(index, relationships_near(search, high))
         entities.append(ends_of(index, related))
         edges.append(related)
     found, related = in_turn(*entities), in_turn(*edges)
     context.add(index, "entities", found, param.entity_tokens)
     context.add(index, "relationships", related, param.relation_tokens)
-    chunks = chunks_round(index, found, ranked, search.num_chunks())
+    chunks = chunks_round(index, found, ranked, search.num_chunks(), UNLIMITED)
     if mode == "mix":
         chunks = in_turn(ranked[: search.num_chunks()], chunks)
     limit = param.max_token_for_text_unit
     context.add(index, "chunks", search.chosen(chunks), UNLIMITED if limit is None else limit)
 
 
-def chunks_round(index: Index, entities: Rows, ranked: Rows, k: int) -> Rows:
-    """At least k chunks of the entities, as far as there are so many: those among the ``ranked`` in the order of these,
-    then the others in the order that the graph gives."""
+def chunks_round(index: Index, entities: Rows, ranked: Rows, k: int, tokens: int) -> Rows:
+    """The first k chunks of the entities or more, as far as there are so many: those among the ``ranked`` in the order
+    of these, then the others in the order that the graph gives, until there are k or these have so many tokens."""
     texts = index.text_of_chunk[index.chunks_of_entity.gather(entities)]
     near = ranked[np.isin(index.text_of_chunk[ranked], texts)]
     if len(near) >= k:
         return near
-    return first_of_each(np.concatenate([near, chunks_of(index, entities, UNLIMITED)]))
+    return first_of_each(np.concatenate([near, chunks_of(index, entities, tokens, k)]))
 
 
-def _keywords(search: Search) -> Keywords:
-    """Those that are given, or else what the question's are found to be."""
-    param, question = search.param, search.question
-    if param.hl_keywords or param.ll_keywords:
-        return Keywords(tuple(param.hl_keywords), tuple(param.ll_keywords))
-    # A model is shown the conversation; the phrase finder reads the last question with this one.
-    text = question.text if search.generator is not None else question.search_text
-    found, warning = find_keywords(text, question.language, question.history, search.generator)
-    search.warnings += [warning] if warning else []
-    return found
-
-
-def relationships_near(search: Search, text: str, vector: Scores) -> Rows:
+def relationships_near(search: Search, text: str) -> Rows:
     """The ``top_k`` relationships that are nearest to a text.
 
     Those that co-occurrence made have no text, and so no vectors: there the ones with the nearest ends are taken.
     """
     index, param = search.index, search.param
-    what = index.search_relationships
-    if what is None:
+    if index.search_relationships is None:
         told = (
             f"the index {index.folder.root} has no vectors of relationships, which the mode {param.mode} searches: set "
             "embed.relationships = true, and run `graphmill index` on it again"
@@ -215,33 +224,72 @@ def relationships_near(search: Search, text: str, vector: Scores) -> Rows:
         if param.mode == "keywords-global":
             raise IndexFolderError(told)
         search.warnings.append(told)
-    elif len(what.row_of_vector) or not index.relationships.num_rows:
-        return index.search(what, text, vector, param.top_k, param.lexical)[0]
-    entities, scores = index.search(index.search_entities, text, vector, WIDER * param.top_k, param.lexical)
+    want = _want_relationships(index, text, param)
+    found, scores = search.nearest(want)
+    if want.table == "relationships":
+        return found
     near = np.zeros(index.entities.num_rows, np.float32)
-    near[entities] = scores
-    edges = np.unique(index.edges.gather(entities))
+    near[found] = scores
+    edges = np.unique(index.edges.gather(found))
     closeness = near[index.source[edges]] + near[index.target[edges]]
     return edges[np.lexsort((edges, -index.rank[edges], -closeness))][: param.top_k]
 
 
+def _want_relationships(index: Index, text: str, param: QueryParam) -> Want:
+    """Relationships by their vectors, or, where they have none, the entities that may be their ends."""
+    what = index.search_relationships
+    if what is not None and (len(what.row_of_vector) or not index.relationships.num_rows):
+        return Want(text, "relationships", param.top_k)
+    return Want(text, "entities", WIDER * param.top_k)
+
+
 def drift_without_model(search: Search, context: Context) -> None:
     """The nearest reports, whose titles are the follow-ups, and what stands round the entities that these find."""
-    index, param = search.index, search.param
+    index, param, question = search.index, search.param, search.question.search_text
     reports = nearest_reports(search)
-    context.follow_ups = list(dict.fromkeys(index.lines.strings("reports", ("title",), reports)[0]))
-    texts = [search.question.search_text, *context.follow_ups]
-    vectors = embed_texts(texts, index.embedder)
-    found = [rows for rows, _ in index.search_each(index.search_entities, texts, vectors, param.top_k, param.lexical)]
+    further = wanted_further(search)
+    search.look_up([*wanted(search), *further])
+    context.follow_ups = [want.text for want in further if want in search.found.rows]
+    found = [search.entities(text) for text in (question, *context.follow_ups)]
     entities = first_of_each(np.concatenate([found[0], in_turn(*found[1:])]))[: WIDER * param.top_k]
     around = first_of_each(np.concatenate([reports, reports_of(index, entities, param)]))
     add_graph(index, param, around, entities, context)
-    ranked = search.chunks(texts[0], vectors[:1], RANKED_CHUNKS)
-    chunks = in_turn(
-        chunks_round(index, entities, ranked, param.chunk_top_k),
-        chunks_of(index, found[0], param.local_max_token_for_text_unit),
-    )
-    context.add(index, "chunks", chunks, param.local_max_token_for_text_unit)
+    ranked, tokens = search.chunks(question, RANKED_CHUNKS), param.local_max_token_for_text_unit
+    nearest = chunks_round(index, entities, ranked, param.chunk_top_k, tokens)
+    context.add(index, "chunks", in_turn(nearest, chunks_of(index, found[0], tokens)), tokens)
+
+
+def wanted(search: Search) -> list[Want]:
+    """What the mode of a question searches for, as far as that is known when it begins."""
+    mode, param, question = search.param.mode, search.param, search.question.search_text
+    if search.question.is_empty or mode == "bypass":
+        return []
+    if mode == "naive":
+        return [Want(question, "texts", search.num_chunks())]
+    if mode == "local":
+        return [Want(question, "entities", param.top_k)]
+    if mode == "global":
+        return [Want(question)] if search.generator is None else []
+    if mode == "drift":
+        wants = [_want_reports(search)]
+        if search.generator is None:  # else the follow-ups alone find entities
+            wants += [Want(question, "entities", param.top_k), Want(question, "texts", RANKED_CHUNKS)]
+        return wants
+    low, high = search.searched_for()
+    wants = [Want(question, "texts", max(RANKED_CHUNKS, search.num_chunks()))]
+    if mode != "keywords-global":
+        wants.append(Want(low, "entities", param.top_k))
+    if mode != "keywords-local":
+        wants.append(_want_relationships(search.index, high, param))
+    return wants
+
+
+def wanted_further(search: Search) -> list[Want]:
+    """What drift without a model goes on with, once the reports are found: the entities nearest to their titles."""
+    if search.param.mode != "drift" or search.generator is not None or search.question.is_empty:
+        return []
+    titles = search.index.lines.strings("reports", ("title",), nearest_reports(search))[0]
+    return [Want(title, "entities", search.param.top_k) for title in dict.fromkeys(titles)]
 
 
 MODES: Mapping[str, Callable[[Search, Context], None]] = {

@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from graphmill.engine.completions import completion_body, read_completion
-from graphmill.engine.models import Reply, Request, Tokenizer
+from graphmill.engine.completions import StreamedCompletion, completion_body, read_completion
+from graphmill.engine.models import Pieces, Reply, Request, Tokenizer
 from graphmill.engine.retry import shorten
 from graphmill.engine.served_models import discover
 from graphmill.engine.server import RequestFailed, Server, ServerError
@@ -108,6 +108,37 @@ class OpenAIGenerator:
             replies.append(reply)
         self._num_collected += len(replies)
         return replies
+
+    def stream(self, request: Request) -> Pieces:
+        """The reply as it is written; closing it hangs up, which ends the work on it."""
+        written: queue.SimpleQueue[str | Reply] = queue.SimpleQueue()
+        future = self.server.start(self._write(request, written))
+        try:
+            while isinstance(item := written.get(), str):
+                yield item
+            return item
+        finally:
+            future.cancel()
+
+    async def _write(self, request: Request, written: queue.SimpleQueue[str | Reply]) -> None:
+        """Puts the pieces of a reply into a queue, and at last the Reply, whatever happens."""
+        body = completion_body(self.model, request) | {"stream": True, "stream_options": {"include_usage": True}}
+        completion, reply = StreamedCompletion(request.id), Reply(request.id, error="the request was taken back")
+
+        def deliver(event: Any) -> None:
+            if text := completion.add(event):
+                written.put(text)
+
+        try:
+            whole = await self.server.request("POST", f"{self.server.url}/chat/completions", body, deliver=deliver)
+            reply = completion.reply() if whole is None else read_completion(request.id, whole)
+            if whole is not None and reply.error is None:  # from a server that knows no streams
+                written.put(reply.text)
+        except Exception as error:
+            said = f"{error}" if isinstance(error, RequestFailed) else shorten(f"{type(error).__name__}: {error}")
+            reply = Reply(request.id, error=said)
+        finally:
+            written.put(reply if reply.error is None else replace(reply, error=self.server.redact(reply.error)))
 
     def close(self) -> None:
         """Cancels what is in flight, promptly, and wakes a ``collect`` that waits."""

@@ -133,7 +133,7 @@ def extract_chunks(run: Run) -> None:
         failed_before = _read_before(run, stamp, "failed") if run.retry_failures else frozenset()
 
         def write(batch: list[TextRead]) -> None:
-            records, read = extraction_tables(batch)
+            records, read = extraction_tables(batch, run.backend)
             with folder.together():
                 extractions.append(records)
                 readings.append(read)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Generator as Coroutine
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphmill.engine.cite import only_citing
-from graphmill.engine.converse import converse
+from graphmill.engine.dialogue import Ask, Dialogue
 from graphmill.engine.models import Generator, Message, Reply, Request, Tokenizer
 from graphmill.engine.read_object import read_json_object
 from graphmill.kernels.pack import pack
@@ -41,8 +40,8 @@ def ask_for_points(
     options: Mapping[str, Any],
     warnings: list[str],
     what: str,
-) -> list[Part]:
-    """Puts all prompts to the model and reads the points of each reply, in the order of the prompts.
+) -> Dialogue[list[Part]]:
+    """Puts all prompts to the model, side by side, and reads the points of each reply, in the order of the prompts.
 
     what  names the parts in warnings. Raises AnswerError when no part can be read.
     """
@@ -51,12 +50,13 @@ def ask_for_points(
         # What nano-graphrag's users pass: the schema asks for more, and not every model takes it by this name.
         options = {name: value for name, value in options.items() if name != "response_format"}
     max_tokens = answer_tokens(generator)
-    conversations = [
+    requests = [
         # A conversation each, so that they are spread over all replicas.
-        _points(Request(f"query/map{run}-{n}", prompt, max_tokens, schema=schema, options=dict(options)), n)
+        Request(f"query/map{run}-{n}", prompt, max_tokens, schema=schema, options=dict(options))
         for n, prompt in enumerate(prompts)
     ]
-    parts = sorted(converse(conversations, generator))
+    replies = yield Ask(requests)
+    parts = [_part(number, reply) for number, reply in enumerate(replies)]
     errors = [part.error for part in parts if part.error]
     if errors and len(errors) == len(parts):
         raise AnswerError(f"the model answered none of the {len(parts)} {what}: {errors[0]}")
@@ -85,9 +85,8 @@ def held_to(points: Sequence[Point], numbers: Collection[int]) -> list[Point]:
     return [{**point, "description": only_citing(point["description"], numbers)} for point in points]
 
 
-def _points(request: Request, number: int) -> Coroutine[Request, Reply, Part]:
-    """Asks one part for its points; a reply that can't be read is an error."""
-    reply = yield request
+def _part(number: int, reply: Reply) -> Part:
+    """The points of one part's reply; one that can't be read is an error."""
     if reply.error is not None:
         return Part(number, {}, [], reply.error)
     value = read_json_object(reply.text, wanted=("points",)) or {}

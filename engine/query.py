@@ -6,104 +6,144 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from graphmill.engine.answer_prompts import POINTS_SCHEMA, answer_messages, no_context_answer, question_message
+from graphmill.engine.answer import Answer
+from graphmill.engine.answer_cache import AnswerCache
+from graphmill.engine.answer_prompts import answer_messages, no_context_answer, question_message
+from graphmill.engine.cached_answer import find_kept
 from graphmill.engine.cite import cite, numbers_cited, render_references, without_own_references
-from graphmill.engine.contexts import UNLIMITED, Context, Reference
+from graphmill.engine.contexts import UNLIMITED, Context
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp
 from graphmill.engine.drift import drift_points
+from graphmill.engine.global_points import global_points
 from graphmill.engine.index import Index
+from graphmill.engine.keywords import Keywords, ask_keywords, phrase_keywords
 from graphmill.engine.lines import as_json
-from graphmill.engine.models import Generator, Message, Request
+from graphmill.engine.models import Generator, Message, Reply, Request
 from graphmill.engine.modes import MODES, Search
 from graphmill.engine.passages import extractive_answer
-from graphmill.engine.points import AnswerError, Point, answer_tokens, ask_for_points, best_points, held_to
+from graphmill.engine.points import AnswerError, Point, answer_tokens, best_points
 from graphmill.engine.prompt_room import MESSAGE_TOKENS, prompt_room
-from graphmill.engine.query_param import QueryParam
+from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
 from graphmill.engine.question import Question
+from graphmill.engine.reply_key import is_kept
 from graphmill.engine.rerank import Reranker
+from graphmill.engine.run_dialogues import Running, replies_to
+from graphmill.engine.shown_text import ShownText
+from graphmill.engine.stream import stream
 from graphmill.engine.strip_thoughts import strip_thoughts
-from graphmill.kernels.pack import pack_bins
 
 __all__ = ["Answer", "AnswerError", "query"]
 
 _ASKED = itertools.count(1)
 
 
-@dataclass
-class Answer:
-    """What came of a question. ``str(answer)`` is its text."""
-
-    question: str
-    mode: str
-    answer: str = ""
-    references: list[Reference] = field(default_factory=list)
-    """What the answer cites, at most five; all of the context's, where only that was asked for."""
-    context: str = ""
-    prompt: list[Message] = field(default_factory=list)
-    data: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """The context's rows with their ids and reference numbers: reports, entities, relationships, claims, chunks."""
-    keywords: dict[str, list[str]] = field(default_factory=dict)
-    """"high_level" and "low_level", in the keyword modes."""
-    follow_ups: list[str] = field(default_factory=list)
-    """Questions that were drawn from the reports, in drift."""
-    timings: dict[str, float] = field(default_factory=dict)
-    """Seconds by step."""
-    warnings: list[str] = field(default_factory=list)
-    """What went wrong on the way and left the answer with less to go by."""
-
-    def __str__(self) -> str:
-        return self.answer
-
-    def tables(self) -> dict[str, pa.Table]:
-        """``data`` as Arrow tables."""
-        return {name: pa.Table.from_pylist(rows) for name, rows in self.data.items()}
-
-
 @contextmanager
 def _timed(answer: Answer, step: str) -> Iterator[None]:
     begin = time.perf_counter()
     yield
-    answer.timings[step] = round(time.perf_counter() - begin, 6)
+    answer.timings[step] = round(answer.timings.get(step, 0.0) + time.perf_counter() - begin, 6)
 
 
 def query(
-    index: Index, question: str, param: QueryParam, generator: Generator | None, reranker: Reranker | None = None
+    index: Index,
+    question: str,
+    param: QueryParam,
+    generator: Generator | None,
+    reranker: Reranker | None = None,
+    cache: AnswerCache | None = None,
 ) -> Answer:
-    """Answers a question from an open index. Raises AnswerError when the model fails."""
+    """Answers a question from an open index, or from answers that are kept. Raises AnswerError when the model fails.
+
+    With ``param.stream`` it returns as soon as the model is to be asked, and the answer's text comes by iteration.
+    """
     answer = Answer(question, param.mode)
-    search = Search(index, Question.of(question, param), param, generator, reranker, answer.warnings)
-    context = Context()
+    running = Running(answering(index, answer, param, generator, reranker, cache), generator)
+    asked = running.to_answer()
+    if asked is not None and param.stream:
+        answer.stream(_pieces(answer, running, asked, generator))
+    elif asked is not None:
+        running.send(replies_to(asked.requests, generator))
+        running.to_answer()
+    return answer
+
+
+def _pieces(answer: Answer, running: Running[Answer], asked: Ask, generator: Generator | None) -> Iterator[str]:
+    """The answer's text as it comes, as it will stand in the whole answer, and its references last."""
+    is_cited = answer.mode != "bypass"
+    shown = ShownText({reference.number for reference in answer.references} if is_cited else None)
+    (request,) = asked.requests
+    pieces = stream(generator, request)
+    try:
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as stop:
+                running.send([stop.value])
+                break
+            if text := shown.add(piece):
+                yield text
+        running.to_answer()
+        if text := shown.rest(answer.answer):
+            yield text
+    finally:
+        pieces.close()
+        running.close()
+        answer.answer = answer.answer or shown.text
+
+
+def answering(
+    index: Index,
+    answer: Answer,
+    param: QueryParam,
+    generator: Generator | None,
+    reranker: Reranker | None = None,
+    cache: AnswerCache | None = None,
+) -> Dialogue[Answer]:
+    """All that it takes to answer a question, as a dialogue with the index and the model; fills in the answer."""
+    search = Search(index, Question.of(answer.question, param), param, generator, reranker, answer.warnings)
+    context, place = Context(), None
+    is_asked = generator is not None and not (param.only_need_context or param.only_need_prompt)
+    if cache is not None and is_asked and not search.question.is_empty:
+        with _timed(answer, "cache"):
+            place, kept = yield from find_kept(search, cache)
+        if kept is not None:
+            answer.take(kept)
+            return answer
     if param.mode == "bypass":
         answer.prompt = _bypass_prompt(search)
     else:
-        context = _find(search, answer)
+        context = yield from _find(search, answer)
         if not answer.context:
             answer.answer = no_context_answer(search.question.language)
             return answer
         answer.prompt = _prompt(_kind(search), search, answer.context)
+    answer.references = context.references
     if param.only_need_context or param.only_need_prompt:
-        answer.references = context.references
         return answer
-    with _timed(answer, "answer"):
-        if generator is not None:
-            text = _ask(answer.prompt, generator)
-            if param.mode != "bypass":
-                text, answer.references = cite(without_own_references(text) or text, context.references)
-        elif param.mode == "bypass":
+    if generator is None:
+        if param.mode == "bypass":
             answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
             text = no_context_answer(search.question.language)
         else:
-            text, answer.references = extractive_answer(context, question)
+            with _timed(answer, "answer"):
+                text, answer.references = extractive_answer(context, answer.question)
+    else:
+        begin, request = time.perf_counter(), _request(answer.prompt, generator)
+        (reply,) = yield Ask([request], is_answer=True)
+        answer.timings["answer"] = round(time.perf_counter() - begin, 6)
+        text = _text_of(reply)
+        if param.mode != "bypass":
+            text, answer.references = cite(without_own_references(text) or text, context.references)
     answer.answer = text + render_references(answer.references, search.question.language)
+    if place is not None and is_kept(reply, request.max_tokens) and not answer.warnings:
+        place.keep(answer)
     return answer
 
 
-def _find(search: Search, answer: Answer) -> Context:
+def _find(search: Search, answer: Answer) -> Dialogue[Context]:
     """Looks up what the mode wants; ``answer.context`` becomes what the model is to be shown of it."""
     param, generator = search.param, search.generator
     room = prompt_room(search.index, _kind(search), search.question, param, generator)
@@ -118,22 +158,40 @@ def _find(search: Search, answer: Answer) -> Context:
             f"{param.max_total_tokens} and the model's context allow"
         )
         return context
+    if param.mode in KEYWORD_MODES:
+        with _timed(answer, "keywords"):
+            search.keywords = yield from _keywords(search)
+    yield LookUp(search)
     points: list[Point] | None = None
     with _timed(answer, "retrieve"):
         if not is_mapped or param.mode == "global":
             MODES[param.mode](search, context)
     if is_mapped and generator is not None:
-        with _timed(answer, "map"):
-            found = _map_reports(search, context, generator) if param.mode == "global" else None
-            points = drift_points(search, context, generator) if found is None else found
-            budget = min(param.global_max_token_for_community_report, room)
-            points = best_points(points, search.index.tokenizer, budget)
-            shown = numbers_cited(point["description"] for point in points)
-            context.references = [reference for reference in context.references if reference.number in shown]
+        begin = time.perf_counter()
+        find_points = global_points if param.mode == "global" else drift_points
+        found = yield from find_points(search, context, generator)
+        budget = min(param.global_max_token_for_community_report, room)
+        points = best_points(found, search.index.tokenizer, budget)
+        shown = numbers_cited(point["description"] for point in points)
+        context.references = [reference for reference in context.references if reference.number in shown]
+        answer.timings["map"] = round(time.perf_counter() - begin, 6)
     answer.context = context.render() if points is None else "\n".join(map(as_json, points))
     answer.data, answer.follow_ups = context.tables(), context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context
+
+
+def _keywords(search: Search) -> Dialogue[Keywords]:
+    """Those that are given, or else what the question's are found to be."""
+    param, question = search.param, search.question
+    if param.hl_keywords or param.ll_keywords:
+        return Keywords(tuple(param.hl_keywords), tuple(param.ll_keywords))
+    if search.generator is None:
+        # A model is shown the conversation; the phrase finder reads the last question with this one.
+        return phrase_keywords(question.search_text, question.language)
+    found, warning = yield from ask_keywords(question.text, question.language, question.history)
+    search.warnings += [warning] if warning else []
+    return found
 
 
 def _kind(search: Search) -> str:
@@ -168,35 +226,16 @@ def _bypass_prompt(search: Search) -> list[Message]:
     return prompt[first:]
 
 
-def _map_reports(search: Search, context: Context, generator: Generator) -> list[Point]:
-    """The points that the reports give for the question, in groups that fit the budget."""
-    index, question, param = search.index, search.question, search.param
-    rows = context.sections.get("Reports", [])
-    room = prompt_room(index, "global_map", replace(question, history=()), param, generator)
-    budget = max(min(param.global_max_token_for_community_report, room), 1)
-    tokens = index.tokenizer.count([as_json(row) for row in rows]) + 1
-    bins = pack_bins(tokens, budget)
-    prompts, numbers = [], []
-    for number in range(int(bins.max(initial=-1)) + 1):
-        group = Context(sections={"Reports": [row for row, b in zip(rows, bins, strict=True) if b == number]})
-        numbers.append({row["reference"] for row in group.sections["Reports"]})
-        prompts.append(answer_messages("global_map", question.language, group.render(), question.text))
-    if too_long := int(np.count_nonzero(bins < 0)):
-        search.warnings.append(f"{too_long} reports are longer than the {budget} tokens of a group, and left out")
-    options = param.global_special_community_map_llm_kwargs
-    parts = ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "groups of reports")
-    return [point for part in parts for point in held_to(part.points, numbers[part.number])]
+def _request(prompt: Sequence[Message], generator: Generator) -> Request:
+    """The request of an answer, with a number of its own: a reply to a question that was interrupted may still come."""
+    return Request(f"query/answer{next(_ASKED)}", prompt, answer_tokens(generator))
 
 
-def _ask(prompt: Sequence[Message], generator: Generator) -> str:
+def _text_of(reply: Reply) -> str:
     """The model's answer, without what it thought."""
-    # A number of its own: a reply to a question that was interrupted may still come.
-    request_id = f"query/answer/{next(_ASKED)}"
-    generator.submit(Request(request_id, prompt, answer_tokens(generator)))
-    reply = next(r for replies in iter(generator.collect, None) for r in replies if r.id == request_id)
     if reply.error is not None:
         raise AnswerError(f"the model gave no answer: {reply.error}")
-    text, is_open = strip_thoughts(reply.text)
+    text, is_open = strip_thoughts(reply.text, in_record="\0")
     if not text.strip():
         why = "nothing but thinking, which was cut off" if is_open else "nothing"
         raise AnswerError(f"the model gave no answer: its reply holds {why}")

@@ -21,7 +21,7 @@ class QueryParam:
     only_need_prompt: bool = False
     response_type: str = "Multiple Paragraphs"
     stream: bool = False
-    """Not possible yet: an answer comes whole, and True is refused."""
+    """Return as soon as the model is to be asked: iterating over the answer gives its text as it is written."""
     level: int = 2
     """Deepest level of communities whose reports are used; 0 is the coarsest."""
     top_k: int = 20
@@ -63,8 +63,7 @@ class QueryParam:
     strict: bool = True
     """Answer from the given knowledge alone; False allows outside knowledge, marked as such."""
     lexical: bool | None = None
-    """Fuse BM25 with the vectors; None: where the embedder does not know the question's language. Relationships have no
-    word index."""
+    """Fuse BM25 with the vectors; None: where the embedder does not know the question's language."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -73,8 +72,6 @@ class QueryParam:
             value, minimum = getattr(self, f.name), 1 if f.name.endswith("top_k") else 0
             if isinstance(value, int | float) and not isinstance(value, bool) and value < minimum:
                 raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
-        if self.stream:
-            raise ValueError("stream must be False: answers come whole in this version, got True")
         for name in ("hl_keywords", "ll_keywords"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(word, str) for word in value):

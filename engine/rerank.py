@@ -1,10 +1,11 @@
-"""Puts texts in the order in which they answer a question: by a function, or by a server's cross-encoder."""
+"""Puts texts in the order in which they answer a question: by a function, or by a cross-encoder, a server's or ours."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -13,9 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from graphmill.engine.served_models import discover
 from graphmill.engine.server import RequestFailed, Server, ServerError
 
+if TYPE_CHECKING:
+    from graphmill.engine.vllm_reranker import VLLMReranker
+
 Scores = NDArray[np.float32]
 MIN_CHARS = 256
 """Of a text, of which no less is put to a reranker."""
+_VLLM = "vllm:"
 PATHS = ("/rerank", "/score")
 """Where servers take questions with texts: Jina's, Cohere's and vLLM's form, and vLLM's older one."""
 
@@ -161,15 +166,36 @@ def as_reranker(given: Reranker | Callable[[str, list[str]], ArrayLike] | None) 
     return FunctionReranker(given)
 
 
-def open_reranker(spec: str, *, api_key_env: str = "GRAPHMILL_API_KEY") -> ServerReranker | None:
-    """The reranker of "none" or "http://HOST:PORT[/v1][/rerank][#MODEL]"; raises ValueError for anything else."""
+def open_reranker(
+    spec: str,
+    *,
+    api_key_env: str = "GRAPHMILL_API_KEY",
+    vllm_args: Mapping[str, Any] | None = None,
+    vllm_python: str | None = None,
+    template: str | None = None,
+    warn: Callable[[str], None] = lambda message: None,
+) -> ServerReranker | VLLMReranker | None:
+    """The reranker of "none", "http://HOST:PORT[/v1][/rerank][#MODEL]" or "vllm:FOLDER_OR_NAME".
+
+    Raises ValueError for anything else. What is named vllm is loaded when it is first asked; template is a file, see
+    VLLMReranker.
+    """
     spec = spec.strip()
     if spec.lower() in ("", "none"):
         return None
     if spec.lower().startswith(("http://", "https://")):
         url, _, model = spec.partition("#")
         return ServerReranker(url, model or None, api_key_env=api_key_env)
+    if spec.lower().startswith(_VLLM) and (model := spec[len(_VLLM) :].strip()):
+        from graphmill.engine.vllm_reranker import VLLMReranker
+
+        try:
+            read = None if template is None else Path(template).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"can't read its template {template}: {error}") from error
+        return VLLMReranker(model, vllm_args, template=read, python=vllm_python, warn=warn)
+    hint = f"; did you mean vllm:{spec}?" if Path(spec).is_dir() else ""
     raise ValueError(
-        f"can't open the reranker {spec!r}: expected none, or the address of a server that scores texts, "
-        "http://HOST:PORT/v1[#MODEL], such as vLLM with a cross-encoder"
+        f"can't open the reranker {spec!r}: expected none, the address of a server that scores texts, "
+        f"http://HOST:PORT/v1[#MODEL], or vllm:FOLDER_OR_NAME of a cross-encoder{hint}"
     )

@@ -10,12 +10,13 @@ import ipaddress
 import json
 import os
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from graphmill.engine.background import Background
+from graphmill.engine.events import is_event_stream, read_events
 from graphmill.engine.retry import back_off_s, error_text, is_retried, retry_after_s, shorten
 
 if TYPE_CHECKING:
@@ -107,9 +108,20 @@ class Server:
         self._background.close()
 
     async def request(
-        self, method: str, url: str, body: Any = None, *, max_retries: int | None = None, timeout_s: float | None = None
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        *,
+        max_retries: int | None = None,
+        timeout_s: float | None = None,
+        deliver: Callable[[Any], None] | None = None,
     ) -> Any:
-        """The JSON that the server answers with; raises RequestFailed when all tries have failed."""
+        """The JSON that the server answers with; raises RequestFailed when all tries have failed.
+
+        deliver  takes the JSON of each event, where the server answers with a stream of them; then None is returned.
+                 Once it has begun, nothing is tried again.
+        """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         retries = self.max_retries if max_retries is None else max_retries
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
@@ -120,6 +132,9 @@ class Server:
                 try:
                     async with asyncio.timeout_at(deadline):
                         response = await self._send(method, url, content)
+                        if response.is_success and deliver is not None and is_event_stream(response.headers):
+                            return await self._deliver_events(response, deliver)
+                        await response.aread()
                 except TimeoutError:
                     raise RequestFailed(f"no answer from {url} within timeout_s={timeout_s:g}") from None
                 except _transport_errors() as error:
@@ -150,7 +165,17 @@ class Server:
         if key:
             headers["authorization"] = f"Bearer {key}"
         auth = httpx.BasicAuth(*self._user) if self._user and not key else None
-        return await self._client.request(method, url, content=content, headers=headers, auth=auth)
+        request = self._client.build_request(method, url, content=content, headers=headers)
+        return await self._client.send(request, auth=auth, stream=True)
+
+    async def _deliver_events(self, response: httpx.Response, deliver: Callable[[Any], None]) -> None:
+        try:
+            async for event in read_events(response.aiter_bytes()):
+                deliver(event)
+        except _transport_errors() as error:
+            raise RequestFailed(self.redact(f"the reply from {response.url} broke off: {_reason(error)[0]}")) from None
+        finally:
+            await response.aclose()
 
     def _key(self) -> str:
         return os.environ.get(self.api_key_env, "").strip()

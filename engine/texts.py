@@ -13,7 +13,8 @@ from graphmill.engine.order import sort_chunks
 from graphmill.engine.run_folder import RunFolder
 
 EMBEDDED = ("chunks", "entities", "relationships", "reports")
-SEARCHED = ("chunks", "entities", "reports")
+SEARCHED = ("chunks", "entities", "relationships", "reports")
+"""What may have an index of words: of the texts that are embedded, in their order."""
 
 
 def texts_to_embed(folder: RunFolder, name: str) -> tuple[list[str], list[str]]:

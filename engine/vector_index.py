@@ -22,6 +22,7 @@ from graphmill.kernels.rescore import rescore
 from graphmill.kernels.topk import topk
 from graphmill.kernels.topk_bytes import Bytes, to_bytes, topk_bytes
 from graphmill.kernels.topk_half import Half, halve, topk_half
+from graphmill.kernels.topk_many import topk_many
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -66,9 +67,9 @@ class SearchConfig:
                 raise ValueError(f"search.{name} must be at least 1, got {getattr(self, name)}")
 
 
-BYTES_FROM = 16_384
-"""Rows from which a scan on the CPU reads a copy of a byte a value: below, the rows themselves are quick enough."""
-FEW_QUERIES = 4
+BYTES_FROM = 1024
+"""Rows from which a scan on the CPU reads a copy of a byte a value: below, the rows themselves are as quick."""
+FEW_QUERIES = 8
 """Of more at a time the rows are read once for all, and the copy gains nothing."""
 
 
@@ -184,11 +185,12 @@ class VectorIndex:
             self._half = halve(self.vectors, self.backend)
         if self._half is not None:
             return topk_half(queries, self.vectors, self._half, k, allowed, self.backend)
-        if allowed is None and len(queries) <= FEW_QUERIES:
-            if self._wants_bytes:
-                self._bytes, self._wants_bytes = to_bytes(self.vectors), False
-            if self._bytes is not None:
+        if self._wants_bytes and allowed is None:
+            self._bytes, self._wants_bytes = to_bytes(self.vectors), False
+        if allowed is None and self._bytes is not None:  # all rows are finite, and in memory
+            if len(queries) <= FEW_QUERIES:
                 return topk_bytes(queries, self.vectors, self._bytes, k)
+            return topk_many(queries, self.vectors, k)
         return topk(queries, self.vectors, k, allowed, self.backend)
 
     def _depth(self, k: int, allowed: NDArray[np.bool_] | None) -> int | None:

@@ -6,7 +6,7 @@ import json
 import os
 import queue
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmill.engine.model_files import file_prints
-from graphmill.engine.models import Reply, Request, Tokenizer
+from graphmill.engine.models import Pieces, Reply, Request, Tokenizer
 from graphmill.engine.vllm_process import EngineGone, VLLMProcess, untried
 
 DEFAULTS: Mapping[str, Any] = {
@@ -93,6 +93,8 @@ class VLLMGenerator:
         self._warn, self._note = warn, note
         self._processes: list[VLLMProcess] = []
         self._replies: queue.SimpleQueue[tuple[int, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._aside: deque[tuple[int, dict[str, Any] | None]] = deque()
+        """Other requests' replies that came while one was streamed."""
         self._open: dict[str, tuple[str, int]] = {}
         """Of each open request by its own id: the caller's id and the replica."""
         self._replica_of: OrderedDict[str, int] = OrderedDict()
@@ -119,6 +121,32 @@ class VLLMGenerator:
 
     def submit(self, request: Request) -> None:
         """Passes the request to an engine, which it joins at once."""
+        self._send(request)
+
+    def stream(self, request: Request) -> Pieces:
+        """The reply as it is written; raises EngineGone when the engine has ended."""
+        own_id = self._send(request, stream=True)
+        replica = self._open[own_id][1]
+        try:
+            while True:
+                sender, found = self._replies.get()
+                if found is None:
+                    raise self._gone(sender)
+                if found["id"] != own_id:
+                    self._aside.append((sender, found))
+                elif "piece" in found:
+                    yield found["piece"]
+                else:
+                    del self._open[found.pop("id")]
+                    self._load[replica] -= 1
+                    return Reply(request.id, **found)
+        finally:
+            if self._open.pop(own_id, None) is not None:  # the reader has had enough
+                self._load[replica] -= 1
+                self._processes[replica].send({"abort": own_id})
+
+    def _send(self, request: Request, stream: bool = False) -> str:
+        """Passes a request on, and returns the id that it has there."""
         self.load()
         self._number += 1
         own_id = str(self._number)
@@ -141,8 +169,10 @@ class VLLMGenerator:
                 "schema": request.schema,
                 "options": {**self.options.sampling, **options},
                 "priority": -_round(request.id) if self._args["scheduling_policy"] == "priority" else 0,
+                "stream": stream,
             }
         )
+        return own_id
 
     def collect(self) -> Sequence[Reply]:
         """Replies that have come in, after waiting for the first; raises EngineGone when an engine has ended."""
@@ -150,18 +180,24 @@ class VLLMGenerator:
             raise RuntimeError("collect() was called with no request open")
         replies: list[Reply] = []
         while not replies or not self._replies.empty():
-            replica, found = self._replies.get()
+            replica, found = self._aside.popleft() if self._aside else self._replies.get()
             if found is None:
                 if replies:
                     self._replies.put((replica, None))  # what did come is handed out first
                     break
-                words = self._processes[replica].last_words()
-                self.rest()  # the next request loads it anew
-                raise EngineGone(f"{words}\nthe same command goes on from here")
-            request_id, _ = self._open.pop(found.pop("id"))
+                raise self._gone(replica)
+            known = self._open.pop(found.pop("id"), None)
+            if known is None:  # what a stream still wrote when its reader had had enough
+                continue
             self._load[replica] -= 1
-            replies.append(Reply(request_id, **found))
+            replies.append(Reply(known[0], **found))
         return replies
+
+    def _gone(self, replica: int) -> EngineGone:
+        """The error of an engine that ended; the next request loads it anew."""
+        words = self._processes[replica].last_words()
+        self.rest()
+        return EngineGone(f"{words}\nthe same command goes on from here")
 
     def rest(self) -> None:
         """Ends the engines, which gives their memory back; the next request loads them again."""
@@ -171,6 +207,7 @@ class VLLMGenerator:
         for process in processes:
             process.close()
         self._replies = queue.SimpleQueue()
+        self._aside.clear()
         self._open.clear()
         self._replica_of.clear()
 

@@ -38,7 +38,7 @@ class EngineGone(ServerError):  # noqa: N818  (named for what has happened to th
 class VLLMProcess:
     """One vLLM engine in a process of its own.
 
-    setup    what vllm_worker.py is told: task ("generate" or "embed"), args, chat_template_kwargs
+    setup    what vllm_worker.py is told: task ("generate", "embed" or "score"), args, and what is the task's own
     python   of the environment that vLLM is installed in; None for this one
     devices  what CUDA_VISIBLE_DEVICES is to be; None leaves it
     deliver  is called with every reply, and once with None when the process has ended, in a thread of this object's

@@ -11,8 +11,10 @@ import asyncio
 import base64
 import dataclasses
 import difflib
+import functools
 import inspect
 import json
+import math
 import os
 import re
 import socket
@@ -36,7 +38,9 @@ class Worker:
         self.engine, self.tokenizer, self.writer = engine, tokenizer, writer
         self.template_options = setup.get("chat_template_kwargs", {})
         self.task = setup["task"]
-        self.max_model_len: int = engine.vllm_config.model_config.max_model_len
+        self.template = setup.get("template")
+        self.model_config = engine.vllm_config.model_config
+        self.max_model_len: int = self.model_config.max_model_len
         self.special = re.compile("|".join(map(re.escape, tokenizer.all_special_tokens)) or "(?!)")
         self.number = 0
 
@@ -44,8 +48,8 @@ class Worker:
         """Settles one request, whatever happens to it; only the engine's own death ends the process."""
         self.number += 1
         try:
-            work = self.generate(request) if self.task == "generate" else self.embed(request)
-            reply = await work
+            work = {"generate": self.generate, "embed": self.embed, "score": self.score}[self.task]
+            reply = await work(request)
         except Exception as error:
             if type(error).__name__ == "EngineDeadError":
                 self.send({"fatal": f"the engine died: {error}"})
@@ -66,19 +70,24 @@ class Worker:
         params = SamplingParams(
             max_tokens=min(request["max_tokens"], room),
             temperature=request["temperature"],
-            output_kind=RequestOutputKind.FINAL_ONLY,
+            output_kind=RequestOutputKind.DELTA if request.get("stream") else RequestOutputKind.FINAL_ONLY,
             structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
             **request.get("options", {}),
         )
         tokens, name = {"prompt_token_ids": prompt}, str(self.number)
-        final = await last(self.engine.generate(tokens, params, name, priority=request["priority"]))
-        output = final.outputs[0]
+        text, num_tokens = "", 0
+        async for part in self.engine.generate(tokens, params, name, priority=request["priority"]):
+            output = part.outputs[0]
+            text += output.text
+            num_tokens += len(output.token_ids)
+            if request.get("stream") and output.text:
+                self.send({"reply": {"id": request["id"], "piece": output.text}})
         return {
-            "text": output.text,
+            "text": text,
             "finish_reason": output.finish_reason,
             "prompt_tokens": len(prompt),
-            "completion_tokens": len(output.token_ids),
-            "cached_tokens": final.num_cached_tokens or 0,
+            "completion_tokens": num_tokens,
+            "cached_tokens": part.num_cached_tokens or 0,
         }
 
     async def embed(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +104,74 @@ class Worker:
         ids = self.tokenizer(text, split_special_tokens=True)["input_ids"][: self.max_model_len]
         final = await last(self.engine.encode({"prompt_token_ids": ids}, PoolingParams(task="embed"), name))
         return final.outputs.data.float().cpu().numpy()
+
+    async def score(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Scores of a question's texts; null for one that can't be scored, with the reason of the first of these."""
+        names = (f"{self.number}-{n}" for n in range(len(request["texts"])))
+        pairs = [self.score_one(name, request["question"], t) for name, t in zip(names, request["texts"], strict=True)]
+        found = await asyncio.gather(*pairs, return_exceptions=True)
+        errors = [error for error in found if isinstance(error, BaseException)]
+        for error in errors:
+            if not isinstance(error, Exception) or type(error).__name__ == "EngineDeadError":
+                raise error
+        scores = [None if isinstance(score, BaseException) else score for score in found]
+        return {"scores": scores, "error": f"{type(errors[0]).__name__}: {errors[0]}" if errors else ""}
+
+    async def score_one(self, name: str, question: str, text: str) -> float:
+        from vllm import PoolingParams
+
+        inputs = self.pair(question, text)
+        params = PoolingParams(task="classify")
+        if types := inputs.get("token_type_ids"):
+            # vLLM takes in their place where the ones begin, as its own score endpoint gives it.
+            params.extra_kwargs = {"compressed_token_type_ids": types.index(1) if 1 in types else len(types)}
+        final = await last(self.engine.encode({"prompt_token_ids": inputs["input_ids"]}, params, name))
+        if getattr(final, "error", None):
+            raise ValueError(final.error)
+        score = float(final.outputs.data.float().cpu().numpy().reshape(()))
+        if not math.isfinite(score):
+            raise ValueError(f"the model gives {score}")
+        return score
+
+    def pair(self, question: str, text: str) -> Any:
+        """The tokens of a pair. Where they are more than the context has room for, the text is cut at its end."""
+        inputs = self.encode_pair(question, text)
+        while (excess := len(inputs["input_ids"]) - self.max_model_len) > 0:
+            tokens = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            kept = len(tokens) - excess
+            text = text[: min(tokens[kept][0], len(text) - 1)] if kept > 0 else ""
+            if not text.strip():
+                raise ValueError(f"the question leaves no room for a text in a context of {self.max_model_len} tokens")
+            inputs = self.encode_pair(question, text)
+        return inputs
+
+    def encode_pair(self, question: str, text: str) -> Any:
+        """As vLLM's score endpoint puts the two together: by the template, as the tokenizer's pair, or in one."""
+        if self.template:
+            chat = [{"role": "query", "content": question}, {"role": "document", "content": text}]
+            said = self.tokenizer.apply_chat_template(chat, chat_template=self.template, tokenize=False)
+            return self.tokenizer(said)
+        if self.model_config.use_sep_token:
+            return self.tokenizer(text=question, text_pair=text, split_special_tokens=True)
+        return self.tokenizer(question + text, split_special_tokens=True)
+
+    async def check_scoring(self) -> str:
+        """A warning about the model, or nothing; raises SetupError where it gives no scores of pairs."""
+        tasks, config = sorted(await self.engine.get_supported_tasks()), self.model_config.hf_config
+        if "classify" not in tasks:
+            raise SetupError(
+                f"the model is no cross-encoder: vLLM runs it for {', '.join(tasks)}, and scores of pairs take a model "
+                "for sequence classification"
+            )
+        if (labels := getattr(config, "num_labels", 0)) != 1:
+            raise SetupError(f"a model that scores pairs has 1 label, got one with {labels}")
+        if self.template:
+            return ""
+        if self.model_config.is_multimodal_model:
+            raise SetupError("a model that also reads images needs a template, [reranker] template")
+        if not self.model_config.use_sep_token or getattr(config, "is_original_qwen3_reranker", False):
+            return "a language model scores well only with the template that it was trained with: [reranker] template"
+        return ""
 
     def prompt(self, messages: list[dict[str, str]]) -> list[int]:
         """The chat as token numbers. What looks like a special token in a message is ordinary text."""
@@ -189,6 +266,7 @@ async def serve(connection: socket.socket) -> None:
         tokenizer = engine.get_tokenizer()
         tokenizer = await tokenizer if inspect.isawaitable(tokenizer) else tokenizer
         worker = Worker(engine, tokenizer, setup, writer)
+        warning = await worker.check_scoring() if setup["task"] == "score" else ""
     except Exception as error:
         why = str(error) if isinstance(error, SetupError) else f"{type(error).__name__}: {error}"
         send(writer, {"fatal": why})
@@ -199,15 +277,21 @@ async def serve(connection: socket.socket) -> None:
     import vllm
 
     ready: dict[str, Any] = {"version": vllm.__version__, "max_model_len": worker.max_model_len}
+    if warning:
+        ready["warning"] = warning
     if setup["task"] == "embed":
         ready["dimension"] = len(await worker.embed_one("dimension", "a"))
     send(writer, {"ready": ready})
-    tasks: set[asyncio.Task[None]] = set()
+    tasks: dict[str, asyncio.Task[None]] = {}
     try:
         while (message := await receive(reader)) is not None:
-            task = asyncio.create_task(worker.answer(message))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            if "abort" in message:
+                if message["abort"] in tasks:
+                    tasks[message["abort"]].cancel()  # vLLM then takes the request out of its batch
+                continue
+            name = message["id"]
+            tasks[name] = asyncio.create_task(worker.answer(message))
+            tasks[name].add_done_callback(functools.partial(tasks.pop, name))
     finally:
         engine.shutdown()
 

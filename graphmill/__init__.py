@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphmill.engine.answer import Answer
     from graphmill.engine.build import OpenIndex, index
     from graphmill.engine.build import open_index as open  # noqa: A004
     from graphmill.engine.config import Config, load_config
-    from graphmill.engine.query import Answer
     from graphmill.engine.query_param import QueryParam
 
 __version__ = "0.1.0"
@@ -28,7 +28,7 @@ _HOMES = {
     "OpenIndex": ("build", "OpenIndex"),
     "Config": ("config", "Config"),
     "load_config": ("config", "load_config"),
-    "Answer": ("query", "Answer"),
+    "Answer": ("answer", "Answer"),
     "QueryParam": ("query_param", "QueryParam"),
 }
 

@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from graphmill.jobs.options import (
+    LLM,
+    Cache,
+    Config,
+    Device,
+    Embedder,
+    HighLevel,
+    Index,
+    Json,
+    Level,
+    Lexical,
+    LLMArg,
+    LLMPython,
+    LowLevel,
+    MaxTotalTokens,
+    Mode,
+    OnlyContext,
+    OnlyPrompt,
+    Permissive,
+    Reranker,
+    ResponseType,
+    TopK,
+    UserPrompt,
+    given,
+    model_settings,
+)
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_STOPPED = 0, 1, 2, 3, 130
 
@@ -18,33 +45,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Index = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of the index.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
-Embedder = Annotated[
-    str | None, typer.Option(help="Embedding model: minilm (packaged), a folder, or a server's URL[#model].")
-]
-LLM = Annotated[
-    str | None,
-    typer.Option(
-        "--llm", help="Model: none, a folder or hub name for vLLM, the URL[#model] of a server, or replay:FILE."
-    ),
-]
-LLMArg = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--llm-arg",
-        metavar="KEY=VALUE",
-        help="Engine argument of vLLM by its own name, such as max_model_len=8192; may be given again.",
-    ),
-]
-LLMPython = Annotated[
-    str | None, typer.Option("--llm-python", help="Python of the environment that holds vLLM. [default: this one]")
-]
-Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings; the options here win over it.")
-]
-Device = Annotated[str | None, typer.Option(help="auto, cuda or cpu; cuda never falls back.")]
 
 
 @app.command(
@@ -91,98 +91,167 @@ def index(
         "corpus.id_column": id_column,
         "corpus.title_column": title_column,
     }
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    raise typer.Exit(run(corpus, index, config, given, json, retry_failures))
+    raise typer.Exit(run(corpus, index, config, given(**options), json, retry_failures))
 
 
 @app.command(
     epilog='Examples:  graphmill query kb "Who founded the observatory?" --mode local    '
     'graphmill query kb "What is this about?" --mode global --json    '
-    'graphmill query kb "How do they work together?" --mode mix --reranker http://localhost:8001/v1',
+    'graphmill query kb "How do they work together?" --mode mix --reranker http://localhost:8001/v1    '
+    "graphmill query kb --questions questions.jsonl --out answers.jsonl",
 )
 def query(
     index: Index,
-    question: Annotated[str, typer.Argument(help="The question, in any language the corpus is in.")],
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="naive, local, global, keywords-local, keywords-global, hybrid, mix, drift or bypass (no index)."
-        ),
-    ] = "mix",
-    only_need_context: Annotated[
-        bool, typer.Option("--only-need-context", help="Print what the model would be given.")
-    ] = False,
-    only_need_prompt: Annotated[bool, typer.Option("--only-need-prompt", help="Print the whole prompt.")] = False,
-    top_k: Annotated[
-        int | None, typer.Option(help="Entities, relationships and chunks that are looked up, of each.")
+    question: Annotated[
+        str | None, typer.Argument(metavar="QUESTION", help="The question, in any language the corpus is in.")
     ] = None,
-    max_total_tokens: Annotated[int | None, typer.Option(help="Most tokens of the whole prompt.")] = None,
-    high_level: Annotated[
-        list[str] | None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help='Many questions, a line each: {"question": "…", "id": …, "mode": …}.'),
+    ] = None,
+    out: Annotated[
+        Path | None,
         typer.Option(
-            metavar="WORD", help="A keyword for relationships, in place of the question's; may be given again."
+            metavar="FILE.jsonl", help="Where their answers go; one that was begun is gone on with. [default: printed]"
         ),
     ] = None,
-    low_level: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A keyword for entities, in place of the question's; may be given again."),
-    ] = None,
-    level: Annotated[int | None, typer.Option(help="Deepest level of communities used; 0 is the coarsest.")] = None,
-    response_type: Annotated[str | None, typer.Option(help='Form of the answer, such as "Single Sentence".')] = None,
-    user_prompt: Annotated[str | None, typer.Option(help="Further instructions about the answer.")] = None,
-    permissive: Annotated[
-        bool, typer.Option("--permissive", help="Allow knowledge from outside the index, marked.")
-    ] = False,
-    lexical: Annotated[
-        bool | None,
-        typer.Option("--lexical/--no-lexical", help="Fuse word search with the vectors. [default: by language]"),
-    ] = None,
+    mode: Mode = "mix",
+    only_need_context: OnlyContext = False,
+    only_need_prompt: OnlyPrompt = False,
+    top_k: TopK = None,
+    max_total_tokens: MaxTotalTokens = None,
+    high_level: HighLevel = None,
+    low_level: LowLevel = None,
+    level: Level = None,
+    response_type: ResponseType = None,
+    user_prompt: UserPrompt = None,
+    permissive: Permissive = False,
+    lexical: Lexical = None,
     llm: LLM = None,
     llm_arg: LLMArg = None,
     llm_python: LLMPython = None,
     embedder: Embedder = None,
-    reranker: Annotated[
-        str | None,
-        typer.Option(help="What puts chunks in order: none, or the URL[#model] of a server that scores them."),
-    ] = None,
+    reranker: Reranker = None,
+    cache: Cache = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Ask INDEX a QUESTION."""
-    from graphmill.jobs.llm_args import llm_args
-    from graphmill.jobs.query import run
+    """Ask INDEX a QUESTION, or the questions of a file."""
+    from graphmill.jobs import query, query_file
 
-    options = {
-        "only_need_context": only_need_context,
-        "only_need_prompt": only_need_prompt,
-        "top_k": top_k,
-        "chunk_top_k": top_k,
-        "max_total_tokens": max_total_tokens,
-        "hl_keywords": high_level,
-        "ll_keywords": low_level,
-        "level": level,
-        "response_type": response_type,
-        "user_prompt": user_prompt,
-        "strict": not permissive,
-        "lexical": lexical,
-    }
-    settings = {
-        "llm.model": llm,
-        "llm.args": llm_args(llm_arg),
-        "llm.python": llm_python,
-        "embedder.model": embedder,
-        "reranker.model": reranker,
-    }
-    raise typer.Exit(
-        run(
-            index,
-            question,
-            {"mode": mode} | {key: value for key, value in options.items() if value is not None},
-            config,
-            {key: value for key, value in settings.items() if value is not None},
-            json,
-        )
+    if (question is None) == (questions is None):
+        raise typer.BadParameter("one is wanted, a QUESTION or --questions FILE.jsonl")
+    if out is not None and questions is None:
+        raise typer.BadParameter("--out is for the answers to --questions FILE.jsonl")
+    param = given(
+        mode=mode,
+        only_need_context=only_need_context or None,
+        only_need_prompt=only_need_prompt or None,
+        top_k=top_k,
+        chunk_top_k=top_k,
+        max_total_tokens=max_total_tokens,
+        hl_keywords=high_level,
+        ll_keywords=low_level,
+        level=level,
+        response_type=response_type,
+        user_prompt=user_prompt,
+        strict=False if permissive else None,
+        lexical=lexical,
     )
+    settings = model_settings(llm, llm_arg, llm_python, embedder, reranker, cache)
+    if questions is not None:
+        raise typer.Exit(query_file.run(index, questions, out, param, config, settings, json))
+    raise typer.Exit(query.run(index, question or "", param, config, settings, json))
+
+
+@app.command(
+    epilog="Examples:  graphmill chat kb --llm http://localhost:8000/v1    "
+    "graphmill chat kb --mode local --conversation harbour.jsonl",
+)
+def chat(
+    index: Index,
+    mode: Mode = "mix",
+    conversation: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Keep the conversation in a file, and go on with what it holds."),
+    ] = None,
+    history_turns: Annotated[
+        int | None, typer.Option(help="Turns before the question that the model is shown.")
+    ] = None,
+    top_k: TopK = None,
+    max_total_tokens: MaxTotalTokens = None,
+    level: Level = None,
+    response_type: ResponseType = None,
+    user_prompt: UserPrompt = None,
+    permissive: Permissive = False,
+    lexical: Lexical = None,
+    llm: LLM = None,
+    llm_arg: LLMArg = None,
+    llm_python: LLMPython = None,
+    embedder: Embedder = None,
+    reranker: Reranker = None,
+    cache: Cache = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Talk with INDEX: a question is understood with those before it. With --json, a document for each line read."""
+    from graphmill.jobs.chat import run
+
+    param = given(
+        mode=mode,
+        history_turns=history_turns,
+        top_k=top_k,
+        chunk_top_k=top_k,
+        max_total_tokens=max_total_tokens,
+        level=level,
+        response_type=response_type,
+        user_prompt=user_prompt,
+        strict=False if permissive else None,
+        lexical=lexical,
+    )
+    settings = model_settings(llm, llm_arg, llm_python, embedder, reranker, cache)
+    raise typer.Exit(run(index, param, conversation, config, settings, json))
+
+
+@app.command(
+    epilog="Examples:  graphmill evaluate kb questions.jsonl    "
+    "graphmill evaluate kb questions.jsonl --mode naive --mode mix --out results.jsonl    "
+    "graphmill evaluate kb questions.jsonl --llm http://localhost:8000/v1 --json",
+)
+def evaluate(
+    index: Index,
+    questions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="QUESTIONS.jsonl",
+            help='A line a question: {"question": "…", "facts": ["…", ["spelling", "other"]], "documents": ["path"]}.',
+        ),
+    ],
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODE", help="A query mode; may be given again. [default: all but bypass]"),
+    ] = None,
+    top_k: TopK = None,
+    max_total_tokens: MaxTotalTokens = None,
+    level: Level = None,
+    lexical: Lexical = None,
+    llm: LLM = None,
+    llm_arg: LLMArg = None,
+    llm_python: LLMPython = None,
+    embedder: Embedder = None,
+    reranker: Reranker = None,
+    config: Config = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.jsonl", help="Write a line a question and mode, as they are answered.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Ask INDEX questions with known answers: recall, precision of references, tokens and time, by mode."""
+    from graphmill.jobs.evaluate import run
+
+    param = given(top_k=top_k, chunk_top_k=top_k, max_total_tokens=max_total_tokens, level=level, lexical=lexical)
+    settings = model_settings(llm, llm_arg, llm_python, embedder, reranker)
+    raise typer.Exit(run(index, questions, mode or (), param, config, settings, out, json))
 
 
 @app.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -11,9 +10,9 @@ from typing import Any
 
 from graphmill.engine.build import open_index
 from graphmill.engine.config import ConfigError, load_config
-from graphmill.engine.query import Answer
 from graphmill.engine.query_param import QueryParam
 from graphmill.jobs.progress import PlainProgress
+from graphmill.jobs.write_markdown import write_markdown
 
 
 def run(
@@ -24,37 +23,23 @@ def run(
     settings: Mapping[str, Any],
     as_json: bool,
 ) -> int:
-    """Prints the answer: Markdown, rendered on a terminal, or one JSON document."""
+    """Prints the answer as it is written: Markdown, rendered on a terminal; or one JSON document, when it is whole."""
     try:
-        parameters = QueryParam(**param)
+        parameters = QueryParam(**param, stream=not as_json)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     progress = PlainProgress(quiet=as_json)
     with open_index(index, load_config(config_file, settings), progress=progress) as opened:
         answer = opened.query(question, parameters)
+        if as_json:
+            print(json.dumps(answer.document(), ensure_ascii=False, indent=2))
+        elif parameters.only_need_context:
+            print(answer.context or answer.answer)
+        elif parameters.only_need_prompt:
+            prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in answer.prompt)
+            print(prompt or answer.answer)
+        else:
+            write_markdown(answer)
     for warning in answer.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    if as_json:
-        print(json.dumps(as_document(answer), ensure_ascii=False, indent=2))
-    elif parameters.only_need_context:
-        print(answer.context or answer.answer)
-    elif parameters.only_need_prompt:
-        print("\n\n".join(f"[{message['role']}]\n{message['content']}" for message in answer.prompt) or answer.answer)
-    else:
-        _show(answer.answer)
     return 0
-
-
-def as_document(answer: Answer) -> dict[str, Any]:
-    """The answer as JSON holds it."""
-    return dataclasses.asdict(answer)
-
-
-def _show(markdown: str) -> None:
-    if not sys.stdout.isatty():
-        print(markdown)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(markdown))

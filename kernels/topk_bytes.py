@@ -3,6 +3,10 @@
 One question reads all vectors and does little with each, so that memory is what it waits for. As with float16 on a
 device (topk_half), what the copy brings up is scored again by the rows themselves, and how far it may be off tells
 whether anything was missed; where it might have been, the query is answered from the rows.
+
+Each dimension has a step and a middle: a value is the middle and a whole number of steps. A query is taken times the
+steps, and rounded to whole numbers of its own, so that the scan multiplies bytes and adds integers, which it does twice
+as fast as it turns bytes into floats. The lengths of both roundings bound what they may change a score by.
 """
 
 from __future__ import annotations
@@ -13,15 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.rescore import rescore
 from graphmill.kernels.topk import topk
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK_ROWS = 1 << 14
+BLOCK_ROWS = 1 << 12
 ROUNDING = 2.0**-18
 """Of sums of float32 on both sides, relative to the lengths of query and row."""
+LEVELS = 127
+"""Largest whole number of a query's value; faiss takes the values of a query as signed bytes, where it can."""
 
 
 @dataclass(frozen=True)
@@ -29,40 +35,76 @@ class Bytes:
     """A copy of rows at a byte a value, and how far it may be off."""
 
     index: Any
-    """faiss.IndexScalarQuantizer."""
+    """faiss.IndexScalarQuantizer of signed bytes."""
+    middle: Doubles
+    step: Doubles
     error: float
     """The longest difference between a row and its copy."""
+    longest: float
+    """The length of the longest row of bytes."""
 
 
 def to_bytes(vectors: Floats) -> Bytes | None:
     """The copy; None where a value isn't finite, which no byte stands for."""
     import faiss
 
-    if not len(vectors) or not all(
-        np.isfinite(vectors[start : start + BLOCK_ROWS]).all() for start in range(0, len(vectors), BLOCK_ROWS)
-    ):
+    blocks = range(0, len(vectors), BLOCK_ROWS)
+    if not len(vectors) or not all(np.isfinite(vectors[at : at + BLOCK_ROWS]).all() for at in blocks):
         return None
-    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)  # the least and the largest value of each dimension
-    error = 0.0
-    for start in range(0, len(vectors), BLOCK_ROWS):
-        block = np.ascontiguousarray(vectors[start : start + BLOCK_ROWS], dtype=np.float32)
-        index.add(block)
-        off = np.linalg.norm(block - index.reconstruct_n(start, len(block)), axis=1)
-        error = max(error, float((off + ROUNDING * np.linalg.norm(block, axis=1)).max()))
-    return Bytes(index, error)
+    low, high = vectors.min(axis=0).astype(np.float64), vectors.max(axis=0).astype(np.float64)
+    step = (high - low) / 255
+    middle = low + 128 * step
+    index = faiss.IndexScalarQuantizer(
+        vectors.shape[1], faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
+    )
+    index.train(np.zeros((1, vectors.shape[1]), np.float32))  # faiss wants it, and learns nothing
+    middle32, step32 = middle.astype(np.float32), step.astype(np.float32)
+    divisor = np.where(step32 > 0, step32, np.float32(1))
+    error = longest = 0.0
+    for at in blocks:
+        block = vectors[at : at + BLOCK_ROWS]
+        codes = np.clip(np.rint((block - middle32) / divisor), -128, 127)
+        index.add_sa_codes((codes + 128).astype(np.uint8))
+        off = _lengths(block - (middle32 + step32 * codes)) + ROUNDING * _lengths(block)
+        error, longest = max(error, float(off.max())), max(longest, float(_lengths(codes).max()))
+    return Bytes(index, middle, step, error, longest)
 
 
 def topk_bytes(queries: Floats, vectors: Floats, copy: Bytes, k: int) -> tuple[Floats, Ints]:
     """What ``topk`` returns for the same vectors, float32 [n, d]."""
-    depth = 8 * k + 64
+    depth = 4 * k + 64
     if depth >= len(vectors) or not len(queries):
         return topk(queries, vectors, k)
     topk(queries, vectors[:0], k)  # refuses what exact search refuses
-    near_scores, near = copy.index.search(np.ascontiguousarray(queries, dtype=np.float32), depth)
-    scores, rows, found = rescore(queries, vectors, near, k)
-    bound = near_scores[:, -1] + np.linalg.norm(queries, axis=1) * copy.error
-    unsure = np.flatnonzero((found < k) | ~(scores[:, -1] > bound))
-    if len(unsure):
+    exact = queries.astype(np.float64)
+    times = exact * copy.step
+    unit = np.maximum(np.abs(times).max(axis=1, keepdims=True) / LEVELS, np.finfo(np.float64).tiny)
+    whole = np.rint(times / unit)
+    lost = np.linalg.norm(times - whole * unit, axis=1) * copy.longest
+    error = np.linalg.norm(exact, axis=1) * copy.error + lost
+    near_scores, near = copy.index.search(whole.astype(np.float32), depth)
+    scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    unsure = []
+    for n in range(len(queries)):
+        close = near_scores[n] * unit[n]  # less what the middles add, which is the same for every row
+        # A row that far behind the k-th can't be before it, whatever both are off by.
+        candidates = np.sort(near[n][close >= close[k - 1] - 2 * error[n]])
+        scored = _scores(exact[n], vectors, candidates)
+        order = np.argsort(-scored, kind="stable")[:k]
+        scores[n], rows[n] = scored[order], candidates[order]
+        if not scores[n, -1] > close[-1] + exact[n] @ copy.middle + error[n]:
+            unsure.append(n)
+    if unsure:
         scores[unsure], rows[unsure] = topk(queries[unsure], vectors, k)
     return scores, rows
+
+
+def _scores(query: Doubles, vectors: Floats, rows: Ints) -> Floats:
+    """As topk scores them: products in float64, each row's added up in the same order whichever others there are."""
+    scored: Doubles = np.einsum("pd,d->p", vectors[rows].astype(np.float64), query)
+    return scored.astype(np.float32)
+
+
+def _lengths(rows: Floats) -> Floats:
+    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return lengths

@@ -21,6 +21,10 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     hang_up: bool = False
+    events: tuple[Any, ...] = ()
+    """Sent one by one, in place of the body, as a stream: JSON unless it is text."""
+    cut_off: bool = False
+    """Hangs up after the events."""
 
 
 Script = Callable[[str, Any], Answer]
@@ -82,6 +86,9 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 self.connection.shutdown(2)
                 return
+            if answer.events:
+                self._stream(answer)
+                return
             content = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
             data = content.encode()
             self.send_response(answer.status)
@@ -90,6 +97,22 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
+
+        def _stream(self, answer: Answer) -> None:
+            self.send_response(answer.status)
+            self.send_header("content-type", "text/event-stream; charset=utf-8")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for event in answer.events:
+                data = event if isinstance(event, str) else f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+                encoded = data.encode()
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(encoded), encoded))
+                self.wfile.flush()
+            if answer.cut_off:
+                self.close_connection = True
+                self.connection.shutdown(2)
+            else:
+                self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, *args: Any) -> None: ...
 
@@ -115,3 +138,11 @@ def chat(text: str | None, finish_reason: str = "stop", **message: Any) -> Answe
 def models(*names: str, **fields: Any) -> Answer:
     """The list of models."""
     return Answer({"object": "list", "data": [{"id": name, "object": "model", **fields} for name in names]})
+
+
+def chat_events(*texts: str, finish_reason: str = "stop") -> tuple[Any, ...]:
+    """A chat completion as the events of a stream."""
+    deltas = [{"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in texts]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}}
+    return (*deltas, end, usage, "data: [DONE]\n\n")

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from graphmill.engine.function_models import FunctionGenerator
-from graphmill.engine.keywords import Keywords, find_keywords, keyword_messages, phrase_keywords, read_keywords
+from graphmill.engine.keywords import Keywords, ask_keywords, keyword_messages, phrase_keywords, read_keywords
 from graphmill.engine.models import Message, Reply, Request
+from graphmill.engine.run_dialogues import run_alone
 
 HISTORY: Sequence[Message] = [
     {"role": "user", "content": "Who is\nAda?"},
@@ -37,7 +38,7 @@ def test_a_reply_is_read_or_known_to_hold_none(reply: str, expected: tuple[tuple
 def test_an_empty_question_has_no_keywords_and_asks_nothing(question: str) -> None:
     calls: list[Request] = []
     generator = FunctionGenerator(lambda request: str(calls.append(request)))
-    assert find_keywords(question, "en", [], generator) == (Keywords(), "")
+    assert run_alone(ask_keywords(question, "en", []), generator) == (Keywords(), "")
     assert not calls
 
 
@@ -55,9 +56,10 @@ def test_a_model_is_asked_and_where_it_fails_the_phrase_finder_gives_them() -> N
     value = {"high_level_keywords": ["voyages"], "low_level_keywords": ["Ada Thornbury"]}
     question = "Where did Ada Thornbury sail?"
     asked = FunctionGenerator(lambda request: json.dumps(value))
-    assert find_keywords(question, "en", [], asked) == (Keywords(("voyages",), ("Ada Thornbury",)), "")
+    assert run_alone(ask_keywords(question, "en", []), asked) == (Keywords(("voyages",), ("Ada Thornbury",)), "")
     for broken in ("no idea", Reply("", error="busy")):
-        found, warning = find_keywords(question, "en", [], FunctionGenerator(lambda request, broken=broken: broken))
+        failing = FunctionGenerator(lambda request, broken=broken: broken)
+        found, warning = run_alone(ask_keywords(question, "en", []), failing)
         assert found == phrase_keywords(question, "en")
         assert "Ada Thornbury" in found.low_level
         assert "the model gave no keywords" in warning

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,10 +89,17 @@ def test_a_malformed_ranking_is_an_error_that_names_the_server(body: Any) -> Non
             reranker.rank("q", TEXTS)
 
 
-def test_what_names_no_reranker_is_refused() -> None:
+def test_what_names_no_reranker_is_refused(tmp_path: Path) -> None:
     assert open_reranker("none") is None
-    with pytest.raises(ValueError, match="can't open the reranker 'bge': expected none, or the address of a server"):
-        open_reranker("bge")
+    for spec in ("bge", "vllm:", "vllm: "):
+        with pytest.raises(
+            ValueError, match=f"can't open the reranker '{spec.strip()}': expected none, the address of"
+        ):
+            open_reranker(spec)
+    with pytest.raises(ValueError, match=f"did you mean vllm:{tmp_path}"):
+        open_reranker(str(tmp_path))
+    with pytest.raises(ValueError, match=r"can't read its template .*no\.jinja"):
+        open_reranker("vllm:org/model", template=str(tmp_path / "no.jinja"))
 
 
 def test_texts_that_are_too_long_for_a_server_are_cut_until_it_takes_them() -> None:

@@ -22,7 +22,7 @@ from graphmill.engine.config import Config
 from graphmill.engine.extract import ExtractConfig, extract
 from graphmill.engine.function_models import HashingEmbedder
 from graphmill.engine.minilm import MiniLM, minilm_folder
-from graphmill.engine.models import Reply, Request
+from graphmill.engine.models import Pieces, Reply, Request
 from graphmill.engine.openai_generator import OpenAIGenerator
 from graphmill.engine.profiles import load_profile, messages
 from graphmill.engine.progress import Silent
@@ -115,6 +115,32 @@ def test_a_gleaning_round_takes_its_prefix_from_the_cache(generator: VLLMGenerat
         if not request_id.endswith("/1"):
             # All of the round before but its last block of 128 tokens or fewer, as vLLM itself counts them.
             assert reply.cached_tokens > 0.8 * seen[f"{request_id.rsplit('/', 1)[0]}/1"].prompt_tokens
+
+
+def taken(pieces: Pieces) -> tuple[list[str], Reply]:
+    found: list[str] = []
+    while True:
+        try:
+            found.append(next(pieces))
+        except StopIteration as stop:
+            return found, stop.value
+
+
+def test_a_streamed_reply_is_the_whole_one_in_pieces_and_one_that_is_left_ends_in_the_engine(
+    generator: VLLMGenerator,
+) -> None:
+    request = Request("query/answer1", [{"role": "user", "content": TEXT}], 24)
+    (whole,) = answers(generator, [request]).values()
+    pieces, reply = taken(generator.stream(request))
+    assert len(pieces) > 5
+    assert "".join(pieces) == reply.text == whole.text
+    assert (reply.completion_tokens, reply.finish_reason) == (whole.completion_tokens, whole.finish_reason)
+    long = generator.stream(Request("query/answer2", [{"role": "user", "content": TEXT}], 4096))
+    next(long)
+    long.close()
+    (after,) = answers(generator, [request]).values()
+    assert after.text == whole.text
+    assert not generator._open
 
 
 class _Extracted(Exception):  # noqa: N818  (no error: the rest of the run is not wanted)
@@ -214,6 +240,9 @@ def test_a_real_server_of_the_same_model_gives_the_same_replies(
             ]
             requests.append(Request("json", [{"role": "user", "content": TEXT}], 200, schema=SHORT))
             theirs, ours = answers(served, requests), answers(generator, requests)
+            pieces, streamed = taken(served.stream(requests[0]))
+            assert len(pieces) > 5
+            assert streamed == theirs[requests[0].id]
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 
 class RequestOutputKind(Enum):
+    DELTA = 1
     FINAL_ONLY = 2
 
 

@@ -1,0 +1,82 @@
+"""What comes of a question: the text, what it cites, and what the model was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from graphmill.engine.contexts import Reference
+from graphmill.engine.models import Message
+
+
+@dataclass
+class Answer:
+    """What came of a question. ``str(answer)`` is its text.
+
+    Iterating over it gives the text in pieces: as the model writes them, where the question was asked with ``stream``
+    (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one.
+    """
+
+    question: str
+    mode: str
+    answer: str = ""
+    references: list[Reference] = field(default_factory=list)
+    """What the answer cites, at most five; all of the context's, where only that was asked for."""
+    context: str = ""
+    prompt: list[Message] = field(default_factory=list)
+    data: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """The context's rows with their ids and reference numbers: reports, entities, relationships, claims, chunks."""
+    keywords: dict[str, list[str]] = field(default_factory=dict)
+    """"high_level" and "low_level", in the keyword modes."""
+    follow_ups: list[str] = field(default_factory=list)
+    """Questions that were drawn from the reports, in drift."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds by step."""
+    warnings: list[str] = field(default_factory=list)
+    """What went wrong on the way and left the answer with less to go by."""
+    cached: str = ""
+    """The question that this answer was given to before, where it is one that was kept."""
+    error: str = ""
+    """Why there is no answer, where many questions were asked together; a single one raises it."""
+    _pieces: Iterator[str] | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        for _ in self:
+            pass
+        return self.answer
+
+    def __iter__(self) -> Iterator[str]:
+        pieces, self._pieces = self._pieces, None
+        if pieces is not None:
+            yield from pieces
+        elif self.answer:
+            yield self.answer
+
+    def stream(self, pieces: Iterator[str]) -> None:
+        """Has the text come out of ``pieces``, which sets ``answer`` and ``references`` at its end."""
+        self._pieces = pieces
+
+    def take(self, other: Answer) -> None:
+        """Takes over what came of another question, or of this one at another time."""
+        for f in fields(self):
+            if f.name not in ("question", "timings", "_pieces"):
+                setattr(self, f.name, getattr(other, f.name))
+
+    def document(self) -> dict[str, Any]:
+        """Everything as JSON holds it."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "_pieces"}
+
+    def tables(self) -> dict[str, pa.Table]:
+        """``data`` as Arrow tables."""
+        return {name: pa.Table.from_pylist(rows) for name, rows in self.data.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in fields(value)}
+    return value

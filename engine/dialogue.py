@@ -1,0 +1,45 @@
+"""A question as a straight-line function: what it wants of the index and of the model, step by step.
+
+A dialogue is a Python generator. It yields a step, is sent what came of it, and returns its result::
+
+    def ask(search):
+        yield LookUp(search)  # sent []: what the mode searches for is looked up
+        (reply,) = yield Ask([Request("a", messages)])  # sent the replies, in the order of the requests
+        return reply.text
+
+``run_dialogues.py`` takes one to its end, or many beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator as Coroutine
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from graphmill.engine.models import Reply, Request
+
+if TYPE_CHECKING:
+    from graphmill.engine.modes import Search
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """Wants what the mode of a question searches for to be looked up, with other questions' where many are asked."""
+
+    search: Search
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Wants replies of the model to some requests, which may run beside each other."""
+
+    requests: Sequence[Request]
+    is_answer: bool = False
+    """Whether the one reply is what a person waits for, and is shown as it comes where that is wanted."""
+
+
+Step: TypeAlias = LookUp | Ask
+Dialogue: TypeAlias = Coroutine[Step, list[Reply], Result]

@@ -1,0 +1,154 @@
+"""Many dialogues at once: each gets its own replies, look-ups come in batches, the model stays full, not overfull."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp
+from graphmill.engine.function_models import FunctionGenerator
+from graphmill.engine.models import Reply, Request
+from graphmill.engine.modes import Search
+from graphmill.engine.run_dialogues import BATCH, Running, run_alone, run_each
+
+Plan = Sequence[int]
+"""Requests of each round; 0 stands for a look-up."""
+
+
+def dialogue(number: int, plan: Plan) -> Dialogue[tuple[int, list[str]]]:
+    said: list[str] = []
+    for step, num_requests in enumerate(plan):
+        if num_requests == 0:
+            assert (yield LookUp(cast(Search, (number, step)))) == []
+            said.append("looked up")
+            continue
+        requests = [
+            Request(f"query/{number}-{step}-{n}", [{"role": "user", "content": f"{number}.{step}.{n}"}])
+            for n in range(num_requests)
+        ]
+        said += [reply.text for reply in (yield Ask(requests))]
+    return number, said
+
+
+def expected(number: int, plan: Plan) -> tuple[int, list[str]]:
+    said: list[str] = []
+    for step, num_requests in enumerate(plan):
+        said += [f"re {number}.{step}.{n}" for n in range(num_requests)] or ["looked up"]
+    return number, said
+
+
+def answering(max_in_flight: int) -> FunctionGenerator:
+    return FunctionGenerator(lambda r: f"re {r.messages[0]['content']}", max_in_flight=max_in_flight)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=12), st.integers(1, 5))
+def test_every_dialogue_gets_its_own_replies_in_the_order_of_its_requests(plans: list[Plan], places: int) -> None:
+    looked_up: list[Any] = []
+    found = list(run_each([dialogue(n, p) for n, p in enumerate(plans)], answering(places), looked_up.extend))
+    assert sorted(found) == [expected(n, p) for n, p in enumerate(plans)]
+    assert sorted(looked_up) == [(n, s) for n, p in enumerate(plans) for s, num in enumerate(p) if num == 0]
+    for number, plan in enumerate(plans):
+        assert run_alone(dialogue(number, plan), answering(places)) == expected(number, plan)
+
+
+def test_look_ups_of_many_questions_come_in_one_batch_and_no_model_is_needed_for_them() -> None:
+    batches: list[int] = []
+    dialogues = (dialogue(n, [0]) for n in range(3 * BATCH + 5))
+    found = list(run_each(dialogues, None, lambda searches: batches.append(len(searches))))
+    assert len(found) == 3 * BATCH + 5
+    assert batches == [BATCH, BATCH, BATCH, 5]
+
+
+class Counting(FunctionGenerator):
+    """Gives one reply at a time, and knows the most and the fewest requests that were open when it did."""
+
+    def __init__(self, places: int) -> None:
+        super().__init__(lambda r: f"re {r.messages[0]['content']}", max_in_flight=places)
+        self.num_open: list[int] = []
+
+    def collect(self) -> Sequence[Reply]:
+        self.num_open.append(len(self._open))
+        return [self._reply(self._open.popleft())]
+
+
+def test_the_model_is_full_until_the_end_and_never_has_more_than_it_takes() -> None:
+    generator = Counting(8)
+    found = list(run_each((dialogue(n, [1, 0, 3, 1]) for n in range(40)), generator, lambda searches: None))
+    assert len(found) == 40
+    assert max(generator.num_open) == 8
+    assert min(generator.num_open[: -8 * 5]) == 8
+
+
+def test_dialogues_are_pulled_as_they_are_wanted() -> None:
+    pulled: list[int] = []
+
+    def source() -> Any:
+        for number in range(1000):
+            pulled.append(number)
+            yield dialogue(number, [0, 1])
+
+    results = run_each(source(), answering(4), lambda searches: None)
+    next(results)
+    assert len(pulled) <= 16
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_a_reply_to_a_question_that_was_interrupted_is_nobodys() -> None:
+    generator = answering(4)
+    generator.submit(Request("query/old", [{"role": "user", "content": "old"}]))
+    assert run_alone(dialogue(0, [1]), generator) == expected(0, [1])
+    generator.submit(Request("query/old", [{"role": "user", "content": "old"}]))
+    assert list(run_each([dialogue(0, [2])], generator, lambda searches: None)) == [expected(0, [2])]
+
+
+def test_an_error_of_the_engine_closes_every_dialogue() -> None:
+    closed: list[int] = []
+
+    def watched(number: int) -> Dialogue[int]:
+        try:
+            yield Ask([Request(f"query/{number}", [])])
+        finally:
+            closed.append(number)
+        return number
+
+    class Dead(FunctionGenerator):
+        def collect(self) -> Sequence[Reply]:
+            raise OSError("the engine is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(run_each([watched(n) for n in range(3)], Dead(lambda r: ""), lambda searches: None))
+    assert sorted(closed) == [0, 1, 2]
+
+
+def test_two_open_requests_with_one_id_are_refused() -> None:
+    def same(_: int) -> Dialogue[None]:
+        yield Ask([Request("query/same", [])])
+
+    with pytest.raises(ValueError, match="one id"):
+        list(run_each([same(0), same(1)], answering(4), lambda searches: None))
+
+
+def test_a_dialogue_stops_before_its_answer_and_goes_on_with_the_reply() -> None:
+    def one() -> Dialogue[str]:
+        (first,) = yield Ask([Request("a", [{"role": "user", "content": "keywords"}])])
+        (answer,) = yield Ask([Request("b", [{"role": "user", "content": first.text}])], is_answer=True)
+        return answer.text
+
+    running = Running(one(), answering(1))
+    asked = running.to_answer()
+    assert asked is not None
+    assert asked.requests[0].messages[0]["content"] == "re keywords"
+    running.send([Reply("b", "done")])
+    assert running.to_answer() is None
+
+
+def test_a_dialogue_that_asks_where_there_is_no_model_is_a_mistake_of_ours() -> None:
+    with pytest.raises(RuntimeError, match="there is none"):
+        run_alone(dialogue(0, [1]), None)
+    with pytest.raises(RuntimeError, match="there is none"):
+        list(run_each([dialogue(0, [1])], None, lambda searches: None))

@@ -1,0 +1,73 @@
+"""What is shown of an answer while it is being written is what the whole answer will say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphmill.engine.cite import cite, without_own_references
+from graphmill.engine.contexts import Reference
+from graphmill.engine.shown_text import STARTS_ANEW, ShownText
+from graphmill.engine.strip_thoughts import strip_thoughts
+
+REFERENCES = [Reference(n, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for n in range(1, 9)]
+TRICKY = [
+    "Ada ", "met", " Elias", " [1]", " [99]", "[2, ", "3]", "[4-", "5] ", "[6][7]", "[", "]", "1", "\n", "\n\n", " ",
+    "`x", "[1]`", "```\n", "a[0] = [2]\n", "# R", "### References\n", "References", "- [1] d1\n", "参考资料：\n",
+    "refer", "Re", "**References:**\n", "<think>", "hm", "</think>", "<b>", "<", "end.", "【8】",
+    "结束。", "* ", "\u2028",
+]  # fmt: skip
+
+
+def whole(text: str) -> str:
+    text = strip_thoughts(text, in_record="\0")[0].strip()
+    return cite(without_own_references(text) or text, REFERENCES)[0]
+
+
+def shown_of(pieces: list[str]) -> str:
+    shown = ShownText({reference.number for reference in REFERENCES})
+    parts = [shown.add(piece) for piece in pieces]
+    return "".join(parts) + shown.rest(whole("".join(pieces)))
+
+
+@given(st.lists(st.sampled_from(TRICKY), max_size=14), st.randoms())
+def test_the_pieces_make_up_the_whole_answer_however_the_text_is_cut(parts: list[str], random: object) -> None:
+    text = "".join(parts)
+    cuts = sorted(random.randrange(len(text) + 1) for _ in range(6))  # type: ignore[attr-defined]
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert shown_of(pieces).endswith(whole(text))
+    if "</think>" not in text:  # else thoughts may have been shown that were not known to be any
+        assert shown_of(pieces) == shown_of(list(text)) == whole(text)
+
+
+def test_text_is_shown_before_the_answer_is_whole_and_what_may_change_is_held_back() -> None:
+    shown = ShownText({1})
+    assert shown.add("Ada met ") == "Ada met"
+    assert shown.add("Elias [") == " Elias"
+    assert shown.add("1") == ""
+    assert shown.add("]") == " [1]"
+    assert shown.add(" and Bea [2], ") == " and Bea,"
+    assert shown.add("\n\nRefer") == ""
+    assert shown.add("ring to") == " \n\nReferring to"
+    assert shown.add("\n### References\n- [1] me") == ""
+    assert shown.rest("Ada met Elias [1] and Bea, \n\nReferring to\n\n### References\n\n- [1] d1") == (
+        "\n\n### References\n\n- [1] d1"
+    )
+
+
+def test_thoughts_are_not_shown_and_where_they_show_late_the_answer_starts_anew() -> None:
+    shown = ShownText({1})
+    assert shown.add("<think>secret ") == ""
+    assert shown.add("[1]</think>Ada. ") == "Ada."
+    late = ShownText({1})
+    assert late.add("I wonder. ") == "I wonder."
+    assert late.add("</think>Ada. ") == f"{STARTS_ANEW}Ada."
+
+
+@pytest.mark.parametrize("numbers", [None, set()])
+def test_an_answer_without_a_context_keeps_its_brackets_only_where_there_is_nothing_to_cite(
+    numbers: set[int] | None,
+) -> None:
+    shown = ShownText(numbers)
+    assert shown.add("A list [1] of. ") == ("A list [1] of." if numbers is None else "A list of.")

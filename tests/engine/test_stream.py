@@ -1,0 +1,199 @@
+"""Replies in pieces: from a server that streams, from one that doesn't, from vLLM, and through a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphmill
+from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
+from graphmill.engine.models import Pieces, Reply, Request
+from graphmill.engine.openai_generator import OpenAIGenerator
+from graphmill.engine.query import AnswerError
+from graphmill.engine.stream import stream
+from graphmill.engine.tokenizers import WordTokenizer
+from graphmill.engine.vllm_generator import VLLMGenerator
+from tests.engine.model_server import Answer, ModelServer, chat, chat_events, serving
+
+REQUEST = Request("query/answer1", [{"role": "user", "content": "Who?"}], 10)
+
+
+def generator_of(server: ModelServer, **options: object) -> OpenAIGenerator:
+    return OpenAIGenerator(server.url, "m", context_tokens=1000, first_wait_s=0.01, **options)  # type: ignore[arg-type]
+
+
+def taken(pieces: Pieces) -> tuple[list[str], Reply]:
+    found = []
+    while True:
+        try:
+            found.append(next(pieces))
+        except StopIteration as stop:
+            return found, stop.value
+
+
+def test_a_server_that_streams_gives_the_reply_in_pieces_and_counts_its_tokens() -> None:
+    with serving(lambda path, body: Answer(events=chat_events("A\u2028b", "", "é 中"))) as server:
+        with generator_of(server) as generator:
+            pieces, reply = taken(stream(generator, REQUEST))
+        assert server.requests[0][1]["stream"] is True
+    assert pieces == ["A\u2028b", "é 中"]
+    assert reply == Reply("query/answer1", "A\u2028bé 中", "stop", 7, 3)
+
+
+def test_a_server_that_knows_no_streams_gives_it_in_one() -> None:
+    with serving(lambda path, body: chat("whole")) as server, generator_of(server) as generator:
+        assert taken(stream(generator, REQUEST)) == (["whole"], Reply("query/answer1", "whole", "stop", 7, 3))
+
+
+def test_a_busy_server_is_asked_again_but_a_reply_that_has_begun_is_not() -> None:
+    answers = iter([Answer(status=503), Answer(events=chat_events("well")[:1], cut_off=True)])
+    with serving(lambda path, body: next(answers)) as server, generator_of(server) as generator:
+        pieces, reply = taken(stream(generator, REQUEST))
+        assert len(server.requests) == 2
+    assert pieces == ["well"]
+    assert "broke off" in str(reply.error)
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        (({"error": {"message": "no room"}},), "no room"),
+        (("data: [DONE]\n\n",), "ended before it began"),
+        (({"choices": [{"delta": {"reasoning_content": "hm"}, "finish_reason": "length"}]},), "cut off while thinking"),
+        (("data: {not json\n\n", "event: ping\n\n", {"choices": []}), "no content"),
+    ],
+)
+def test_a_stream_without_a_text_is_an_error_that_says_why(events: tuple[object, ...], says: str) -> None:
+    with serving(lambda path, body: Answer(events=events)) as server, generator_of(server) as generator:
+        pieces, reply = taken(stream(generator, REQUEST))
+    assert not pieces
+    assert says in str(reply.error)
+
+
+def test_a_refusal_is_an_error_and_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHMILL_API_KEY", "sk-secret")
+    refusal = Answer({"error": {"message": "bad key sk-secret"}}, status=401)
+    with serving(lambda path, body: refusal) as server, generator_of(server) as generator:
+        pieces, reply = taken(stream(generator, REQUEST))
+    assert not pieces
+    assert "401" in str(reply.error)
+    assert "sk-secret" not in str(reply.error)
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[VLLMGenerator]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("scripted_vllm")))
+    generator = VLLMGenerator("org/model", context_tokens=1000)
+    yield generator
+    generator.close()
+
+
+def test_vllm_gives_pieces_as_they_are_decoded(vllm: VLLMGenerator) -> None:
+    request = Request("query/answer1", [{"role": "user", "content": "say in three"}], 10)
+    pieces, reply = taken(stream(vllm, request))
+    assert len(pieces) == 3
+    assert "".join(pieces) == reply.text
+    assert (reply.id, reply.finish_reason, reply.completion_tokens) == ("query/answer1", "stop", 3)
+
+
+def test_replies_that_come_while_another_is_streamed_are_kept_for_whoever_collects(vllm: VLLMGenerator) -> None:
+    vllm.submit(Request("query/other", [{"role": "user", "content": "quick"}], 10))
+    slow = Request("query/answer1", [{"role": "user", "content": "be slow"}], 10)
+    taken(stream(vllm, slow))
+    assert [reply.id for reply in vllm.collect()] == ["query/other"]
+
+
+def test_a_reader_who_has_had_enough_takes_the_request_back(vllm: VLLMGenerator) -> None:
+    request = Request("query/answer1", [{"role": "user", "content": "say in three, then hang"}], 10)
+    pieces = stream(vllm, request)
+    assert next(pieces)
+    pieces.close()
+    vllm.submit(Request("query/answer2", [{"role": "user", "content": "was it stopped?"}], 10))
+    (reply,) = vllm.collect()
+    assert reply.id == "query/answer2"
+    assert "stopped: 1" in reply.text
+
+
+class InPieces(FunctionGenerator):
+    """Streams what it answers, three characters at a time; counts the streams that were closed early."""
+
+    num_closed = 0
+
+    def stream(self, request: Request) -> Pieces:
+        self.submit(request)
+        (reply,) = self.collect()
+        try:
+            for start in range(0, len(reply.text), 3):
+                yield reply.text[start : start + 3]
+        except GeneratorExit:
+            self.num_closed += 1
+            raise
+        return reply
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "kb"
+    documents = [(f"d{n}.txt", f"Ada Thornbury met Elias Wren at Saltmere Castle on day {n}.") for n in range(8)]
+    graphmill.index(documents, path, None, HashingEmbedder(16), WordTokenizer())
+    return path
+
+
+def opened(path: Path, generator: FunctionGenerator | None) -> graphmill.OpenIndex:
+    return graphmill.open(path, None, generator, HashingEmbedder(16), WordTokenizer())
+
+
+TEXT = "<think>[3]?</think>Elias Wren [1], not Bea [99].\n\n### References\n\n- [1] d0"
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "mix"])
+def test_a_streamed_answer_is_the_one_that_comes_whole(path: Path, mode: str) -> None:
+    with opened(path, InPieces(lambda request: TEXT)) as kb:
+        whole = kb.query("Who met Ada?", graphmill.QueryParam(mode=mode))
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode=mode, stream=True))
+        assert answer.context == whole.context  # there before the first piece
+        pieces = list(answer)
+    assert len(pieces) > 5
+    assert "".join(pieces) == answer.answer == whole.answer
+    assert answer.references == whole.references
+    assert [reference.number for reference in answer.references] == [1]
+    assert answer.document().keys() == whole.document().keys()
+
+
+def test_str_takes_the_whole_stream_and_a_second_look_gives_the_same(path: Path) -> None:
+    with opened(path, InPieces(lambda request: TEXT)) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        assert str(answer).startswith("Elias Wren [1], not Bea.")
+        assert "".join(answer) == str(answer)
+
+
+def test_a_stream_that_is_left_keeps_what_was_shown_and_ends_the_request(path: Path) -> None:
+    generator = InPieces(lambda request: TEXT)
+    with opened(path, generator) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        pieces = iter(answer)
+        first = next(pieces)
+        pieces.close()  # type: ignore[attr-defined]
+    assert answer.answer == first
+    assert generator.num_closed == 1
+
+
+def test_a_model_that_fails_raises_where_the_pieces_are_read(path: Path) -> None:
+    with opened(path, FunctionGenerator(lambda request: Reply("", error="busy"))) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        with pytest.raises(AnswerError, match="busy"):
+            list(answer)
+
+
+def test_without_a_model_and_without_a_context_the_text_comes_in_one(path: Path) -> None:
+    with opened(path, None) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        assert list(answer) == [answer.answer]
+        assert "".join(kb.query(" ", graphmill.QueryParam(mode="naive", stream=True))).endswith("[no-context]")
+
+
+def test_brackets_of_an_answer_in_bypass_are_its_own(path: Path) -> None:
+    with opened(path, InPieces(lambda request: "A list [1] of.")) as kb:
+        assert "".join(kb.query("x", graphmill.QueryParam(mode="bypass", stream=True))) == "A list [1] of."

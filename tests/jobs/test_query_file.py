@@ -1,0 +1,126 @@
+"""``graphmill query --questions``: a batch in, JSON lines out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphmill
+from graphmill.engine.function_models import FunctionGenerator
+from graphmill.engine.models import Reply, Request
+from graphmill.engine.query_param import MODES
+from tests.engine.model_server import Answer, chat, models, serving
+
+QUESTIONS = [
+    {"question": "Who met Ada Thornbury?", "id": "ada", "mode": "naive"},
+    {"question": "Where is Saltmere Castle?"},
+    {"question": "What happened on day 3?", "id": 7, "mode": "local"},
+]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("batch") / "kb"
+    texts = [(f"d{n}.txt", f"Ada Thornbury met Elias Wren at Saltmere Castle on day {n}.") for n in range(8)]
+    graphmill.index(texts, path)
+    return path
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    return path
+
+
+def test_every_question_has_a_line_in_its_own_mode(kb: Path, questions: Path) -> None:
+    done = run("query", kb, "--questions", questions)
+    assert done.returncode == 0, done.stderr
+    found = {row["id"]: row for row in lines(done.stdout)}
+    assert {key: row["mode"] for key, row in found.items()} == {"ada": "naive", "2": "mix", "7": "local"}
+    assert "Elias Wren" in found["ada"]["answer"]
+    assert found["ada"]["references"][0]["document"].startswith("d")
+    assert "context" not in found["ada"]
+
+
+def test_a_second_run_asks_only_what_is_missing_and_says_so(kb: Path, questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert run("query", kb, "--questions", questions, "--out", out).returncode == 0
+    whole = sorted(out.read_text().split("\n"))
+    out.write_text("\n".join(out.read_text().split("\n")[:2]) + "\n")
+    done = run("query", kb, "--questions", questions, "--out", out, "--json")
+    assert json.loads(done.stdout) == {"questions": 3, "asked": 1, "failed": 0, "out": str(out)}
+    again = sorted(out.read_text().split("\n"))
+    drop = [{**json.loads(line), "timings": 0} for line in whole if line]
+    assert [{**json.loads(line), "timings": 0} for line in again if line] == drop
+
+
+def test_one_question_that_fails_is_counted_and_the_others_go_on(kb: Path, questions: Path, tmp_path: Path) -> None:
+    def script(path: str, body: Any) -> Answer:
+        if path.endswith("/models"):
+            return models("m", max_model_len=8192)
+        if "messages" not in body:
+            return Answer({"detail": "Not Found"}, status=404)
+        text = body["messages"][-1]["content"]
+        return Answer({"error": {"message": "no"}}, status=400) if "day 3" in text else chat("So it is [1].")
+
+    out = tmp_path / "out.jsonl"
+    with serving(script) as server:
+        done = run("query", kb, "--questions", questions, "--out", out, "--llm", server.url, "--mode", "naive")
+    assert done.returncode == 3
+    assert "1 of 3 questions failed" in done.stderr
+    found = {row["id"]: row for row in lines(out.read_text())}
+    assert "400" in found["7"]["error"]
+    assert found["ada"]["answer"].startswith("So it is [1].\n\n### References")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [('{"question": ""}', "line 1"), ('{"question": "x", "mode": "nope"}', '"mode" must be one of')],
+)
+def test_a_bad_line_is_told_before_anything_is_loaded(kb: Path, tmp_path: Path, line: str, says: str) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(line)
+    done = run("query", kb, "--questions", bad)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["x", "--questions", "q.jsonl"], ["x", "--out", "o.jsonl"]])
+def test_a_question_and_a_file_of_them_exclude_each_other(kb: Path, arguments: list[str]) -> None:
+    assert run("query", kb, *arguments).returncode == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_gives_what_each_question_gives_alone(kb: Path, mode: str) -> None:
+    def reply(request: Request) -> str | Reply:
+        kind = request.id.split("/")[1].rstrip("0123456789-")
+        if kind == "map":
+            points = {"points": [{"description": "They met [1].", "score": 50}], "follow_ups": ["Who is Elias Wren?"]}
+            return json.dumps(points)
+        if kind == "keywords":
+            return json.dumps({"high_level_keywords": ["meetings"], "low_level_keywords": ["Elias Wren"]})
+        return f"About {request.messages[-1]['content'][-20:]} [1][2]."
+
+    texts = ["Who met Ada Thornbury?", "Where is Saltmere Castle?", "", "What happened on day 3?"]
+    param = graphmill.QueryParam(mode=mode, top_k=3)
+    with graphmill.open(kb, None, FunctionGenerator(reply, max_in_flight=2)) as opened:
+        each = dict(opened.query_each([(text, param) for text in texts]))
+        alone = [opened.query(text, param) for text in texts]
+    assert sorted(each) == [0, 1, 2, 3]
+    for number, answer in enumerate(alone):
+        assert each[number].document() | {"timings": 0} == answer.document() | {"timings": 0}
