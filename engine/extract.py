@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from graphmill.engine.converse import batches, converse, says_yes, turn
 from graphmill.engine.models import Generator, Message, Reply, Request
-from graphmill.engine.names import name_key
 from graphmill.engine.profiles import Profile, messages
 from graphmill.engine.prompt_language import NAMES, language_code
-from graphmill.engine.read_reply import Reading, Record, read_reply
+from graphmill.engine.read_replies import Told, can_wait, read_replies
+from graphmill.engine.records import Layout, Reading, Record, reject
+from graphmill.kernels.backend import Backend
 
 EXTRACTIONS = pa.schema(
     [
@@ -52,6 +53,7 @@ READINGS = pa.schema(
 """One row a distinct chunk text: "ok", "incomplete" (some records, the rest cut off) or "failed" (none to be had)."""
 
 SAMPLES_SHOWN = 3
+_NO_LAYOUT = Layout("none")
 RETRY_TEMPERATURE = 0.3
 
 
@@ -108,18 +110,20 @@ class NoRecordsError(Exception):
 
 @dataclass(slots=True)
 class TextRead:
-    """What came of one chunk text."""
+    """What came of one chunk text. What its replies hold is known once ``extraction_tables`` has read them."""
 
     text_id: str
     records: list[Record] = field(default_factory=list)
+    """What was found without a model."""
+    replies: list[Told] = field(default_factory=list)
     status: str = "ok"
     reason: str = ""
     rounds: int = 0
-    num_rejected: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     last_reply: str = ""
+    cut_off: bool = False
+    """Whether the last reply ran into its limit."""
 
 
 def extract(
@@ -144,19 +148,18 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
     prompt = messages(profile, text)
     schema = profile.schema
     reply = yield _request(read, prompt, config, schema)
-    reading = _note(read, reply, profile)
+    told = _note(read, reply, profile)
     for attempt in range(1, config.retries + 1):
-        if reading is None or reading.records or reading.complete:
+        if told is None or can_wait(told) or told.read().records or told.read().complete:
             break
         # Cut off or without a single record: the same prompt at the same temperature would only give it again.
-        read.num_rejected, read.reasons = 0, Counter()
         temperature = max(config.temperature, min(1.0, RETRY_TEMPERATURE * attempt))
         reply = yield _request(read, prompt, config, schema, temperature)
-        reading = _note(read, reply, profile)
-    if reading is None:
+        told = _note(read, reply, profile)
+    if told is None:
         return _failed(read, reply.error or "no reply")
-    keep = _grounded(read, text) if config.grounding else list
-    read.records.extend(keep(reading.records))
+    keep = _grounded(text) if config.grounding else None
+    read.replies.append(keep(told) if keep else told)
     for round_number in range(config.max_gleanings):
         if round_number:
             answer = yield _request(read, [*prompt, *turn(reply, profile.more)], config, None, max_tokens=8)
@@ -166,53 +169,46 @@ def read_text(text_id: str, text: str, profile: Profile, config: ExtractConfig) 
                 break
         prompt = [*prompt, *turn(reply, profile.continue_prompt)]
         reply = yield _request(read, prompt, config, schema)
-        gleaned = _note(read, reply, profile)
-        if gleaned is None:
+        told = _note(read, reply, profile)
+        if told is None:
             break  # What the first round gave is kept.
-        read.records.extend(keep(gleaned.records))
-        reading = gleaned
-    if not read.records and not reading.complete:
-        return _failed(read, "cut off before the first record" if reply.finish_reason == "length" else "no record")
-    read.status = "ok" if reading.complete else "incomplete"
-    read.reason = "" if reading.complete else "the last reply is cut off"
+        read.replies.append(keep(told) if keep else told)
     return read
 
 
-def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
-    """EXTRACTIONS and READINGS of a batch, in the order of text ids, whatever order the replies came in."""
+def extraction_tables(batch: Sequence[TextRead], backend: Backend) -> tuple[pa.Table, pa.Table]:
+    """EXTRACTIONS and READINGS of a batch, in the order of text ids, whatever order the replies came in.
+
+    Reads the replies that have waited for it, all at once, and settles the texts' status.
+    """
     batch = sorted(batch, key=lambda read: read.text_id)
-    records = [record for read in batch for record in read.records]
-    lengths = np.array([len(read.records) for read in batch], np.int64)
-    ends = np.cumsum(lengths)
-    owner = np.repeat(np.arange(len(batch)), lengths)
-    names, targets = (
-        pa.array(column, pa.string()) for column in ([r.name for r in records], [r.target for r in records])
-    )
+    told = [replies for read in batch for replies in _told(read)]
+    owner = np.repeat(np.arange(len(batch)), [len(_told(read)) for read in batch])
+    records = read_replies(told, backend)
+    of = owner[records["reply"].to_numpy()]
+    num_records = np.bincount(of, minlength=len(batch))
+    begin = np.cumsum(num_records) - num_records
+    text_ids = pa.array([read.text_id for read in batch], pa.string())
     extractions = pa.table(
         [
-            pa.array([read.text_id for read in batch], pa.string()).take(pa.array(owner)),
-            pa.array(np.arange(len(records)) - np.repeat(ends - lengths, lengths), pa.int32()),
-            [record.kind for record in records],
-            names,
-            _keys(names),
-            [record.type for record in records],
-            targets,
-            _keys(targets),
-            [record.description for record in records],
-            _keywords(records),
-            [record.strength for record in records],
+            text_ids.take(pa.array(of)),
+            pa.array(np.arange(len(of)) - begin[of], pa.int32()),
+            *(records[name] for name in EXTRACTIONS.names[2:]),
         ],
         schema=EXTRACTIONS,
     )
+    reasons = [sum((reply.reasons for reply in read.replies), Counter[str]()) for read in batch]
+    for read, found in zip(batch, num_records.tolist(), strict=True):
+        _settle(read, found)
     readings = pa.table(
         [
-            [read.text_id for read in batch],
+            text_ids,
             [read.status for read in batch],
             [read.reason for read in batch],
             [read.rounds for read in batch],
-            [len(read.records) for read in batch],
-            [read.num_rejected for read in batch],
-            [json.dumps(dict(sorted(read.reasons.items()))) for read in batch],
+            num_records,
+            [found.total() for found in reasons],
+            [json.dumps(dict(sorted(found.items()))) for found in reasons],
             [read.prompt_tokens for read in batch],
             [read.completion_tokens for read in batch],
         ],
@@ -221,30 +217,31 @@ def extraction_tables(batch: Sequence[TextRead]) -> tuple[pa.Table, pa.Table]:
     return extractions, readings
 
 
+def _told(read: TextRead) -> list[Told]:
+    return read.replies or [Told("", _NO_LAYOUT, reading=Reading(read.records))]
+
+
+def _settle(read: TextRead, num_records: int) -> None:
+    """The status of a text whose replies have been read."""
+    if not read.replies or read.replies[-1].complete:
+        return
+    if num_records:
+        read.status, read.reason = "incomplete", "the last reply is cut off"
+    else:
+        _failed(read, "cut off before the first record" if read.cut_off else "no record")
+
+
 def _with_records(reads: Iterator[TextRead], stop_after: int) -> Iterator[TextRead]:
     """Passes reads on; raises NoRecordsError where the first ``stop_after`` hold no record."""
     first: list[TextRead] = []
     for read in reads:
         if len(first) < stop_after:
             first.append(read)
-            if read.records:
+            if read.records or any(reply.read().records for reply in read.replies):
                 stop_after = 0
             elif len(first) == stop_after:
                 raise NoRecordsError(_no_records(first))
         yield read
-
-
-def _keys(names: pa.Array) -> pa.Array:
-    """Keys of names, made once for each spelling."""
-    spellings = names.dictionary_encode()
-    keys = pa.array([name_key(spelling) for spelling in spellings.dictionary.to_pylist()], pa.string())
-    return keys.take(spellings.indices)
-
-
-def _keywords(records: Sequence[Record]) -> pa.Array:
-    offsets = np.cumsum([0, *(len(record.keywords) for record in records)], dtype=np.int32)
-    words = pa.array([word for record in records for word in record.keywords], pa.string())
-    return pa.ListArray.from_arrays(pa.array(offsets), words)
 
 
 def _request(
@@ -265,20 +262,15 @@ def _request(
     )
 
 
-def _note(read: TextRead, reply: Reply, profile: Profile) -> Reading | None:
-    """Reads a reply and adds up what it cost; None when there is no reply to read."""
+def _note(read: TextRead, reply: Reply, profile: Profile) -> Told | None:
+    """A reply to be read, and what it cost; None when there is no reply to read."""
     read.prompt_tokens += reply.prompt_tokens
     read.completion_tokens += reply.completion_tokens
-    read.last_reply = reply.text
-    if reply.error is not None:
-        return None
-    reading = read_reply(reply.text, profile.layout, reply.finish_reason)
-    read.num_rejected += reading.rejected
-    read.reasons += reading.reasons
-    return reading
+    read.last_reply, read.cut_off = reply.text, reply.finish_reason == "length"
+    return None if reply.error is not None else Told(reply.text, profile.layout, reply.finish_reason)
 
 
-def _grounded(read: TextRead, text: str) -> Callable[[Sequence[Record]], list[Record]]:
+def _grounded(text: str) -> Callable[[Told], Told]:
     """Keeps the records whose names occur in the text, whatever case and space they are written in; counts the rest."""
     said, run_together = " ".join(text.casefold().split()), "".join(text.casefold().split())
 
@@ -287,12 +279,17 @@ def _grounded(read: TextRead, text: str) -> Callable[[Sequence[Record]], list[Re
         # A line may break anywhere in a name of a script without spaces.
         return " ".join(words) in said or (not name.isascii() and "".join(words) in run_together)
 
-    def keep(records: Sequence[Record]) -> list[Record]:
-        kept = [r for r in records if r.kind == "keywords" or (occurs(r.name) and (not r.target or occurs(r.target)))]
-        if len(kept) < len(records):
-            read.num_rejected += len(records) - len(kept)
-            read.reasons["not in the text"] += len(records) - len(kept)
-        return kept
+    def keep(reply: Told) -> Told:
+        reading = reply.read()
+        kept = [
+            record
+            for record in reading.records
+            if record.kind == "keywords" or (occurs(record.name) and (not record.target or occurs(record.target)))
+        ]
+        for _ in range(len(reading.records) - len(kept)):
+            reject(reading, "not in the text")
+        reading.records = kept
+        return reply
 
     return keep
 

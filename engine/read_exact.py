@@ -23,12 +23,12 @@ from graphmill.engine.records import (
 )
 from graphmill.engine.strength import DEFAULT_STRENGTH, is_strength, read_strength
 
-_ENTITY = frozenset(['"entity"', "entity"])
-_RELATIONSHIP = frozenset(['"relationship"', "relationship"])
+ENTITY_TAGS = ('"entity"', "entity")
+RELATIONSHIP_TAGS = ('"relationship"', "relationship")
+KEYWORDS_TAGS = ('"content_keywords"', "content_keywords")
 _ROUND = re.compile("[()（）]")
 _EDGES = QUOTE_MARKS | {" "}
-_USUAL_STRENGTHS = {str(number): float(number) for number in range(1, 11)}
-_KEYWORDS = frozenset(['"content_keywords"', "content_keywords"])
+USUAL_STRENGTHS = {str(number): float(number) for number in range(1, 11)}
 
 
 def read_exact(text: str, layout: Layout) -> Reading | None:
@@ -44,12 +44,12 @@ def read_exact(text: str, layout: Layout) -> Reading | None:
     places, num_fields = _places(layout), len(layout.relationship) + 1
     for fields in pieces:
         tag = fields[0]
-        if tag in _ENTITY and len(fields) == 4:
+        if tag in ENTITY_TAGS and len(fields) == 4:
             add_entity(reading, fields[1], fields[2], _shown(fields[3], reading))
-        elif tag in _RELATIONSHIP and len(fields) == num_fields:
+        elif tag in RELATIONSHIP_TAGS and len(fields) == num_fields:
             if not _add_relationship(reading, fields, places):
                 return None
-        elif tag in _KEYWORDS and len(fields) == 2:
+        elif tag in KEYWORDS_TAGS and len(fields) == 2:
             add_keywords(reading, read_keywords(fields[1]))
         else:
             return None
@@ -154,8 +154,8 @@ def _add_relationship(reading: Reading, fields: list[str], places: tuple[int, in
     strength = DEFAULT_STRENGTH
     if strength_at:
         value = fields[strength_at]
-        if value in _USUAL_STRENGTHS:
-            strength = _USUAL_STRENGTHS[value]
+        if value in USUAL_STRENGTHS:
+            strength = USUAL_STRENGTHS[value]
         elif is_strength(value):
             strength = read_strength(value)
         else:

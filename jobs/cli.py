@@ -398,6 +398,12 @@ def _root(
 ) -> None: ...
 
 
+def _goes_on() -> bool:
+    """Whether what was stopped is kept: an index that is made, or answers that go to a file."""
+    command, *rest = [*sys.argv[1:], ""]
+    return command == "index" or (command == "query" and any(word.startswith("--out") for word in rest))
+
+
 def main() -> None:
     """Runs the command line; known errors are one line on standard error and an exit code, not a traceback."""
     from graphmill.jobs.errors import explain
@@ -406,7 +412,7 @@ def main() -> None:
         app(prog_name="graphmill")
     except (KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, KeyboardInterrupt) or stop.code == EXIT_STOPPED:
-            print("stopped; the same command goes on from here", file=sys.stderr)
+            print("stopped" + ("; the same command goes on from here" if _goes_on() else ""), file=sys.stderr)
             sys.exit(EXIT_STOPPED)
         raise
     except BrokenPipeError:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels import topk_triton
+from graphmill.kernels import topk_matmul, topk_triton
 from graphmill.kernels.backend import NUMPY, Backend
 
 Floats = NDArray[np.float32]
@@ -28,7 +28,8 @@ def topk(
 
     queries  float32 [q, d], finite
     corpus   float32 or float16 [n, d], in memory, memory-mapped or an array of the backend; only read, block by block.
-             float16 on a CUDA device is read by the Triton programs of topk_triton, as far as they take it
+             float16 on a CUDA device is searched by the Triton programs of topk_triton, as far as they take it, and
+             for more queries than these answer at once by topk_matmul
     allowed  bool [n], the rows to choose from, or None for all
     returns  scores float32 [q, m], descending; rows int64 [q, m]; ties go to the lower row. m is the least of k and
              the number of rows there are to choose from: there is no padding. A row that isn't finite is never chosen.
@@ -46,6 +47,8 @@ def topk(
     def in_blocks(some: Floats) -> tuple[Floats, Ints]:
         return _topk_in_blocks(some, corpus, k, allowed, backend)
 
+    if len(queries) > topk_triton.MAX_QUERIES and topk_matmul.fits(corpus, allowed, backend):
+        return topk_matmul.topk_matmul(queries, corpus, k, allowed, in_blocks, backend)
     if topk_triton.fits(corpus, k, allowed, backend):
         return topk_triton.topk_fused(queries, corpus, k, allowed, in_blocks)
     return in_blocks(queries)

@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 MAX_K = 128
-MAX_QUERIES = 64  # at once; more are answered in groups, each of which reads the matrix
+MAX_QUERIES = 64  # at once; more are for topk_matmul, or answered in groups, each of which reads the matrix
 MAX_ROWS = (1 << 32) - 1  # a row is half of a 64-bit key
 MAX_DIMENSIONS = 4096
 FILTER_SHARE = 16  # below one row in so many it is cheaper to gather those that are allowed

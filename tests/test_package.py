@@ -108,6 +108,6 @@ def test_imports_go_down_only() -> None:
 def test_kernels_know_no_files_and_no_models() -> None:
     for file in (ROOT / "kernels").glob("*.py"):
         known = "pathlib|os|io|transformers|httpx"
-        if file.name != "topk_triton.py":  # which hands its arrays to Triton as tensors
+        if file.name not in ("topk_triton.py", "topk_matmul.py"):  # whose arrays are tensors
             known += "|torch"
         assert not re.search(rf"^\s*(?:import|from) (?:{known})\b", file.read_text("utf-8"), re.M)
