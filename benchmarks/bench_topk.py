@@ -23,7 +23,7 @@ from typing import Any
 import machine
 import numpy as np
 
-from graphmill.kernels import topk_triton
+from graphmill.kernels import topk_matmul, topk_triton
 from graphmill.kernels.topk import topk
 
 Runs = dict[str, Callable[[], Any]]
@@ -53,6 +53,8 @@ def on_cuda(options: argparse.Namespace) -> tuple[float, Callable[[int], Runs]]:
             "graphmill int8": lambda: topk_triton.search(queries, coded, options.k),
             "torch": lambda: (half @ matrix.T).topk(options.k),
         }
+        if q > 1:
+            found["graphmill by product"] = lambda: topk_matmul.search(queries, matrix, options.k)
         if index is not None:
             found["cuVS"] = lambda: brute_force.search(index, half, options.k)
         processors = torch.cuda.get_device_properties("cuda").multi_processor_count
@@ -114,7 +116,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     for name, value in (("n", 200_000), ("d", 384), ("k", 10), ("warm-up", 3), ("repeats", 20), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--queries", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--queries", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--plan", action="append", default=[], metavar="KEY=VALUE,...")
     parser.add_argument("--out", type=Path, help="JSON file for the result")
     options = parser.parse_args()

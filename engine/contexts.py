@@ -70,6 +70,8 @@ class Context:
     """What was searched for, in the keyword modes."""
     follow_ups: list[str] = field(default_factory=list)
     """Questions that were drawn from the reports, in drift."""
+    unfit: dict[str, int] = field(default_factory=dict)
+    """Tables of which rows were found and none fitted, and the tokens that there were for them."""
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     """Reference number of each row that was shown, by table: the same in every context that shares this."""
 
@@ -99,10 +101,13 @@ class Context:
         """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these."""
         section = SECTIONS[table]
         heading = 0 if self.sections.get(section) else HEADING_TOKENS
-        rows, used = index.lines.fitting(table, rows, min(budget, self.room - heading))
+        limit = min(budget, self.room - heading)
+        kept, used = index.lines.fitting(table, rows, limit)
         shown, ids = self.sections.setdefault(section, []), self.ids.setdefault(section, [])
-        if not len(rows):
+        if not len(kept):
+            self.unfit.update({table: limit} if len(rows) else {})
             return 0
+        rows = kept
         self.room -= used + heading
         known = self.numbers
         numbers = [known.setdefault((table, row), len(known) + 1) for row in rows.tolist()]

@@ -166,6 +166,9 @@ def _find(search: Search, answer: Answer) -> Dialogue[Context]:
     with _timed(answer, "retrieve"):
         if not is_mapped or param.mode == "global":
             MODES[param.mode](search, context)
+    if context.is_empty and context.unfit:
+        limits = ", ".join(f"{table} {max(limit, 0)}" for table, limit in context.unfit.items())
+        search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
     if is_mapped and generator is not None:
         begin = time.perf_counter()
         find_points = global_points if param.mode == "global" else drift_points

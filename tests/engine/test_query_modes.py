@@ -463,3 +463,17 @@ def test_a_context_that_is_shown_again_reads_the_same(path: Path) -> None:
             shown = [row for table in answer.data.values() for row in table]
             assert sorted(row["reference"] for row in rows) == sorted(row["reference"] for row in shown)
             assert len({row["reference"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "mix"])
+def test_where_something_was_found_and_none_of_it_fits_that_is_told(path: Path, mode: str) -> None:
+    small = dict.fromkeys(
+        ["naive_max_token_for_text_unit", "local_max_token_for_text_unit", "local_max_token_for_local_context",
+         "local_max_token_for_community_report", "max_entity_tokens", "max_relation_tokens", "max_token_for_text_unit"],
+        3,
+    )  # fmt: skip
+    with opened(path) as kb:
+        answer = kb.query("Who taught Ada the art of weaving?", param(mode, **small))
+        assert answer.answer.endswith("[no-context]")
+        assert "chunks 3" in answer.warnings[0]
+        assert not kb.query("Who taught Ada the art of weaving?", param(mode)).warnings
