@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -58,6 +60,13 @@ class Answer:
     def stream(self, pieces: Iterator[str]) -> None:
         """Has the text come out of ``pieces``, which sets ``answer`` and ``references`` at its end."""
         self._pieces = pieces
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Adds the seconds that a block takes to ``timings``; in a batch, also those in which others go on."""
+        begin = time.perf_counter()
+        yield
+        self.timings[step] = round(self.timings.get(step, 0.0) + time.perf_counter() - begin, 6)
 
     def take(self, other: Answer) -> None:
         """Takes over what came of another question, or of this one at another time."""

@@ -10,7 +10,8 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +23,24 @@ from numpy.typing import NDArray
 from graphmill.engine.answer import Answer
 from graphmill.engine.config import CacheConfig
 from graphmill.engine.contexts import Reference
+from graphmill.engine.decode_text import clean
 from graphmill.engine.ids import content_id
-from graphmill.engine.models import Generator
+from graphmill.engine.models import Generator, Tokenizer
 from graphmill.engine.query_param import QueryParam
 
 Vectors = NDArray[np.float32]
 FORMAT = "1"
+NAMELESS = "function"
+"""What functions are called that were given no name."""
+MAX_FRAMES = 64
+"""Frames whose vectors are held in memory."""
 _UNSHAPING = ("only_need_context", "only_need_prompt", "stream", "conversation_history", "history_turns")
 """Parameters that do not shape the answer; of the conversation, what of it is shown does."""
 _KEPT = ("mode", "answer", "references", "context", "data", "keywords", "follow_ups")
+
+
+class CacheError(Exception):
+    """What is kept can't be read or written; the message says why. A question is then answered anew."""
 
 
 class Kept(NamedTuple):
@@ -43,6 +53,8 @@ class Kept(NamedTuple):
 
 class AnswerCache:
     """Answers in ``folder``/answers.sqlite, which is made where it is missing. Threads of one process may share it.
+
+    Its methods raise CacheError.
 
     content  a hash of the index's tables: answers from another content are dropped
     """
@@ -75,10 +87,17 @@ class AnswerCache:
     def _stamp(self) -> str:
         return f"{FORMAT} {self._content}"
 
-    def frame(self, param: QueryParam, generator: Generator, reranker: Any) -> str:
-        """Hash of what an answer is made with, but for the question."""
+    def frame(self, param: QueryParam, generator: Generator, reranker: Any, tokenizer: Tokenizer) -> str:
+        """Hash of what an answer is made with, but for the question.
+
+        Raises CacheError where that has no name: two functions can't be told apart.
+        """
+        for what, named in (("model", generator), ("reranker", reranker)):
+            if named is not None and getattr(named, "model", None) in (None, "", NAMELESS):
+                raise CacheError(f"the {what} has no name of its own; give it one as `model`")
         shaping = {f.name: getattr(param, f.name) for f in fields(param) if f.name not in _UNSHAPING}
-        how = [generator.model, generator.context_tokens, type(reranker).__name__, getattr(reranker, "model", None)]
+        how = [generator.model, generator.context_tokens, tokenizer.name]
+        how += [type(reranker).__name__, getattr(reranker, "model", None)]
         history = [dict(message) for message in param.history]
         return content_id("frame", self._stamp, json.dumps([shaping, how, history], sort_keys=True, default=str))
 
@@ -88,20 +107,20 @@ class AnswerCache:
 
     def take(self, key: str, question: str) -> Answer | None:
         """The answer under a key, as one to ``question``."""
-        with self._lock:
+        with self._guarded():
             row = self._database.execute("SELECT question, answer FROM answers WHERE key = ?", (key,)).fetchone()
             if row is None:
                 return None
             self._used += 1
             with self._database:
                 self._database.execute("UPDATE answers SET used = ? WHERE key = ?", (self._used, key))
-        document = json.loads(zlib.decompress(row[1]))
-        document["references"] = [Reference(**reference) for reference in document["references"]]
-        return Answer(question=question, cached=row[0], **document)
+            document = json.loads(zlib.decompress(row[1]))
+            document["references"] = [Reference(**reference) for reference in document["references"]]
+            return Answer(question=question, cached=row[0], **document)
 
     def near(self, frame: str, vector: Vectors, k: int) -> list[Kept]:
         """Up to k answers whose questions are nearest to a unit vector float32 [d], and near enough, nearest first."""
-        with self._lock:
+        with self._guarded():
             keys, vectors = self._vectors(frame)
             if not keys:
                 return []
@@ -117,14 +136,14 @@ class AnswerCache:
 
     def put(self, frame: str, answer: Answer, vector: Vectors | None) -> None:
         """Keeps an answer; the last one to a question stays."""
-        key = content_id("answer", frame, answer.question)
+        key, question = content_id("answer", frame, answer.question), clean(answer.question)
         document = {name: getattr(answer, name) for name in _KEPT}
         document["references"] = [asdict(reference) for reference in answer.references]
         packed = zlib.compress(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
         blob = None if vector is None else np.asarray(vector, np.float32).tobytes()
-        with self._lock:
+        with self._guarded():
             self._used += 1
-            row = (key, frame, self._stamp, answer.question, blob, packed, self._used)
+            row = (key, frame, self._stamp, question, blob, packed, self._used)
             with self._database:
                 self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 surplus = len(self) - self.config.max_answers
@@ -138,8 +157,18 @@ class AnswerCache:
                 self._known[frame][0].append(key)
                 self._known[frame][1].append(np.asarray(vector, np.float32))
 
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, KeyError) as error:
+            raise CacheError(f"{self.path}: {type(error).__name__}: {error}") from error
+
     def _vectors(self, frame: str) -> tuple[Sequence[str], Sequence[Vectors]]:
         if frame not in self._known:
+            if len(self._known) >= MAX_FRAMES:
+                self._known.clear()
             select = "SELECT key, vector FROM answers WHERE frame = ? AND vector IS NOT NULL ORDER BY key"
             rows = self._database.execute(select, (frame,)).fetchall()
             self._known[frame] = [key for key, _ in rows], [np.frombuffer(blob, np.float32) for _, blob in rows]

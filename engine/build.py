@@ -28,6 +28,7 @@ from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.rerank import Reranker, as_reranker, open_reranker
 from graphmill.engine.run import Models, Run
 from graphmill.engine.run_folder import RunFolder
+from graphmill.engine.shared_generator import SharedGenerator
 from graphmill.engine.vector_index import check_index
 from graphmill.engine.vllm_generator import VLLMOptions
 from graphmill.kernels.backend import backend
@@ -205,17 +206,22 @@ class OpenIndex:
         cache: AnswerCache | None = None,
     ) -> None:
         self.index, self.generator, self.reranker, self.cache, self._stack = index, generator, reranker, cache, stack
+        self._shared = None if generator is None else SharedGenerator(generator)
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
-        return query(self.index, question, param or QueryParam(), self.generator, self.reranker, self.cache)
+        return query(self.index, question, param or QueryParam(), self._caller(), self.reranker, self.cache)
 
     def query_each(self, questions: Iterable[tuple[str, QueryParam]]) -> Iterator[tuple[int, Answer]]:
         """Answers many questions at the model's full speed: yields each one's number and answer, as they come.
 
         An answer with an ``error`` is that of a question which failed; the others go on.
         """
-        return query_each(self.index, questions, self.generator, self.reranker, self.cache)
+        return query_each(self.index, questions, self._caller(), self.reranker, self.cache)
+
+    def _caller(self) -> Generator | None:
+        """The model, for one question or batch: others may be asked at the same time, in this thread or another."""
+        return None if self._shared is None else self._shared.caller()
 
     def close(self) -> None:
         """Lets go of the models that were opened for this index."""

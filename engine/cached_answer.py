@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from graphmill.engine.answer import Answer
-from graphmill.engine.answer_cache import AnswerCache, Kept, Vectors
-from graphmill.engine.dialogue import Ask, Dialogue
+from graphmill.engine.answer_cache import AnswerCache, CacheError, Kept, Vectors
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp
+from graphmill.engine.look_up import Want
 from graphmill.engine.models import Message, Request
 from graphmill.engine.modes import Search
+from graphmill.engine.prompt_room import MESSAGE_TOKENS
 from graphmill.engine.read_object import read_json_object
 from graphmill.engine.templates import fill, load_templates
 
@@ -36,39 +40,70 @@ class Place(NamedTuple):
     vector: Vectors | None
     """Of the question, float32 [d], where near ones are looked for."""
 
-    def keep(self, answer: Answer) -> None:
-        """Keeps the answer."""
-        self.cache.put(self.frame, answer, self.vector)
+    def keep(self, answer: Answer, warnings: list[str]) -> None:
+        """Keeps the answer; a warning says where it can't be kept."""
+        try:
+            self.cache.put(self.frame, answer, self.vector)
+        except CacheError as error:
+            warnings.append(f"the answer is not kept: {error}")
 
 
-def find_kept(search: Search, cache: AnswerCache) -> Dialogue[tuple[Place, Answer | None]]:
+def find_kept(search: Search, cache: AnswerCache) -> Dialogue[tuple[Place | None, Answer | None]]:
     """Where the answer to a question is to be kept, and the answer, if there is one that serves.
 
-    Near questions are only looked for where the embedder knows the question's language.
+    Near ones are only looked for where the embedder knows the question's language. What can't be read is warned of.
     """
     assert search.generator is not None
-    question, embedder = search.question, search.index.embedder
-    place = Place(cache, cache.frame(search.param, search.generator, search.reranker), None)
-    found = cache.get(place.frame, question.text)
-    knows = embedder.languages is None or question.language in embedder.languages
-    if found is not None or cache.config.answers != "semantic" or not knows or question.is_empty:
-        return place, found
-    vector = search.index.embed_question(question.text)[0]
-    place = place._replace(vector=vector)
-    near = cache.near(place.frame, vector, MAX_ASKED)
-    run = next(_ASKED)
+    try:
+        frame = cache.frame(search.param, search.generator, search.reranker, search.index.tokenizer)
+        place, found = Place(cache, frame, None), cache.get(frame, search.question.text)
+        if found is None and cache.config.answers == "semantic":
+            place, found = yield from _find_near(search, place)
+    except CacheError as error:
+        search.warnings.append(f"answers are not kept: {error}")
+        return None, None
+    return place, found
+
+
+def _find_near(search: Search, place: Place) -> Dialogue[tuple[Place, Answer | None]]:
+    """The answer to another question that the model says serves this one; it is kept as this one's too."""
+    question, embedder, cache = search.question, search.index.embedder, place.cache
+    if embedder.languages is not None and question.language not in embedder.languages:
+        return place, None
+    wants = [Want(question.text)]
+    yield LookUp(search, wants)
+    search.look_up(wants)
+    vector = search.found.vectors[question.text][0]
+    if not np.isfinite(vector).all():
+        return place, None
+    place, run = place._replace(vector=vector), next(_ASKED)
+    asked = [
+        (kept, score_messages(kept, question.text, question.language))
+        for kept in cache.near(place.frame, vector, MAX_ASKED)
+    ]
+    asked = [(kept, messages) for kept, messages in asked if _fits(search, messages)]
     replies = yield Ask(
         [
-            Request(f"query/cache{run}-{n}", score_messages(kept, question.text, question.language), MAX_TOKENS,
-                    schema=SCORE_SCHEMA)
-            for n, kept in enumerate(near)
+            Request(f"query/cache{run}-{n}", messages, MAX_TOKENS, schema=SCORE_SCHEMA)
+            for n, (_, messages) in enumerate(asked)
         ]
-    )  # fmt: skip
+    )
     scores = [0.0 if reply.error is not None else read_score(reply.text) for reply in replies]
     best = max(range(len(scores)), key=scores.__getitem__, default=None)
     if best is None or scores[best] < cache.config.min_score:
         return place, None
-    return place, cache.take(near[best].key, question.text)
+    found = cache.take(asked[best][0].key, question.text)
+    if found is not None:
+        place.keep(found, search.warnings)
+    return place, found
+
+
+def _fits(search: Search, messages: list[Message]) -> bool:
+    """Whether the model can be asked about a kept answer, within the limits of a prompt."""
+    assert search.generator is not None
+    limit = min(search.param.max_total_tokens, search.generator.context_tokens - MAX_TOKENS)
+    tokens = search.index.tokenizer.count([message["content"] for message in messages]) + MESSAGE_TOKENS
+    return int(tokens.sum()) <= limit
 
 
 def score_messages(kept: Kept, question: str, language: str) -> list[Message]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from graphmill.engine.events import DONE
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.retry import shorten
 
@@ -43,10 +44,8 @@ def read_completion(request_id: str, answer: Any) -> Reply:
     reply = replace(reply, finish_reason=reason if isinstance(reason, str) else None)
     if not isinstance(message, Mapping):
         return replace(reply, error=f"malformed reply: no message in {_show(choice)}")
-    content = message.get("content")
-    if isinstance(content, list):  # a list of parts
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    if isinstance(content, str):
+    content = _content(message)
+    if content is not None:
         return replace(reply, text=content)
     return replace(reply, error=_no_content(message, reply.finish_reason))
 
@@ -57,12 +56,14 @@ class StreamedCompletion:
     def __init__(self, request_id: str) -> None:
         self._reply = Reply(request_id)
         self._pieces: list[str] = []
-        self._thoughts: list[str] = []
-        self._num_events = 0
+        self._unsaid: dict[str, str] = {}
+        """Of what is no content, such as thoughts or a refusal, the text by its name."""
+        self._is_done = False
 
     def add(self, event: Any) -> str:
         """Takes the next event, and returns the text that it adds."""
-        self._num_events += 1
+        if event is DONE:
+            self._is_done = True
         if not isinstance(event, dict):
             return ""
         if event.get("error"):
@@ -76,26 +77,30 @@ class StreamedCompletion:
             self._reply = replace(self._reply, finish_reason=reason)
         if not isinstance(delta, Mapping):
             return ""
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str):
-            self._thoughts.append(thought)
-        text = delta.get("content")
-        if not isinstance(text, str):
-            return ""
-        self._pieces.append(text)
+        for name in ("refusal", "reasoning_content", "reasoning"):
+            if isinstance(delta.get(name), str):
+                self._unsaid[name] = self._unsaid.get(name, "") + delta[name]
+        text = _content(delta) or ""
+        self._pieces += [text] if text else []
         return text
 
     def reply(self) -> Reply:
         """The whole reply, after the last event."""
         if self._reply.error is not None:
             return self._reply
+        if not self._is_done and self._reply.finish_reason is None:
+            return replace(self._reply, error=f"the reply broke off after {sum(map(len, self._pieces))} characters")
         if self._pieces:
             return replace(self._reply, text="".join(self._pieces))
-        if not self._num_events:
-            return replace(self._reply, error="the reply ended before it began")
-        return replace(
-            self._reply, error=_no_content({"reasoning": "".join(self._thoughts) or None}, self._reply.finish_reason)
-        )
+        return replace(self._reply, error=_no_content(self._unsaid, self._reply.finish_reason))
+
+
+def _content(message: Mapping[str, Any]) -> str | None:
+    """The text of a message or of a piece of one; None where it has none."""
+    content = message.get("content")
+    if isinstance(content, list):  # a list of parts
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else None
 
 
 def _with_usage(reply: Reply, usage: Any) -> Reply:

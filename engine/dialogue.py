@@ -3,7 +3,7 @@
 A dialogue is a Python generator. It yields a step, is sent what came of it, and returns its result::
 
     def ask(search):
-        yield LookUp(search)  # sent []: what the mode searches for is looked up
+        yield LookUp(search)  # sent []: what the mode searches for was looked up, or will be when it is asked for
         (reply,) = yield Ask([Request("a", messages)])  # sent the replies, in the order of the requests
         return reply.text
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from graphmill.engine.models import Reply, Request
 
 if TYPE_CHECKING:
+    from graphmill.engine.look_up import Want
     from graphmill.engine.modes import Search
 
 Result = TypeVar("Result")
@@ -27,9 +28,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class LookUp:
-    """Wants what the mode of a question searches for to be looked up, with other questions' where many are asked."""
+    """Wants something to be looked up, together with what other questions want where many are asked."""
 
     search: Search
+    wants: Sequence[Want] | None = None
+    """None: what the mode of the question searches for."""
 
 
 @dataclass(frozen=True)

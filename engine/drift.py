@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from graphmill.engine.answer_prompts import DRIFT_SCHEMA, POINTS_SCHEMA, answer_messages, follow_up_question
 from graphmill.engine.contexts import Context
-from graphmill.engine.dialogue import Dialogue
-from graphmill.engine.embed import embed_texts
+from graphmill.engine.dialogue import Dialogue, LookUp
+from graphmill.engine.look_up import Want
 from graphmill.engine.models import Generator
 from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
 from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
@@ -31,16 +29,16 @@ def drift_points(search: Search, context: Context, generator: Generator) -> Dial
     context.include(first)
     points, follow_ups = yield from _prime(search, first, generator)
     titles = index.lines.strings("reports", ("title",), reports)[0]
-    context.follow_ups = follow_ups or list(dict.fromkeys(titles))
-    vectors = embed_texts(context.follow_ups, index.embedder)
-    usable = np.flatnonzero(np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
-    context.follow_ups = [context.follow_ups[row] for row in usable]
-    entities = index.search_each(index.search_entities, context.follow_ups, vectors[usable], param.top_k, param.lexical)
+    wants = [Want(text, "entities", param.top_k) for text in follow_ups or dict.fromkeys(titles)]
+    yield LookUp(search, wants)
+    search.look_up(wants)
+    wants = [want for want in wants if want in search.found.rows]  # those that can be embedded
+    context.follow_ups = [want.text for want in wants]
     prompts, numbers = [], []
-    for follow_up, (rows, _) in zip(context.follow_ups, entities, strict=True):
-        asked = follow_up_question(question.language, follow_up, question.text)
+    for want in wants:
+        asked = follow_up_question(question.language, want.text, question.text)
         found = _shared(search, context, "drift_map", asked)
-        add_local(index, param, rows, found)
+        add_local(index, param, search.nearest(want)[0], found)
         if not found.is_empty:
             prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
             numbers.append({reference.number for reference in found.references})

@@ -6,6 +6,9 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any
 
+DONE = object()
+"""Comes last from a server that has said all."""
+
 
 def is_event_stream(headers: Mapping[str, str]) -> bool:
     """Whether an answer is a stream of events; some servers give a whole answer whatever is asked for."""
@@ -13,7 +16,7 @@ def is_event_stream(headers: Mapping[str, str]) -> bool:
 
 
 async def read_events(data: AsyncIterable[bytes]) -> AsyncIterator[Any]:
-    """The JSON of each event up to the one that says [DONE]; events of no JSON are passed over.
+    """The JSON of each event, and DONE in the place of the one that says so, which ends them; others are passed over.
 
     Only line feeds end a line here: JSON's own strings may hold all else that Python takes for the end of one.
     """
@@ -25,6 +28,7 @@ async def read_events(data: AsyncIterable[bytes]) -> AsyncIterator[Any]:
             if field != b"data":
                 continue
             if value.strip() == b"[DONE]":
+                yield DONE
                 return
             try:
                 yield json.loads(value)

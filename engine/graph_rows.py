@@ -19,12 +19,14 @@ def reports_of(index: Index, entities: Rows, param: QueryParam) -> Rows:
 
 def relationships_of(index: Index, entities: Rows) -> Rows:
     """All relationships of the entities: by rank, then by weight."""
-    return by_rank(index, np.unique(index.edges.gather(entities)))
+    ranked: Rows = index.by_rank[np.unique(index.place_by_rank[index.edges.gather(entities)])]
+    return ranked
 
 
 def by_rank(index: Index, edges: Rows) -> Rows:
     """Relationships by rank, then by weight."""
-    return edges[np.lexsort((edges, -index.weight[edges], -index.rank[edges]))]
+    ranked: Rows = index.by_rank[np.sort(index.place_by_rank[edges])]
+    return ranked
 
 
 def ends_of(index: Index, edges: Rows) -> Rows:

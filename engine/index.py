@@ -60,6 +60,8 @@ class Index:
     chunks         sorted by (path, position); ``texts`` are their distinct texts, in order of first appearance
     entities       sorted by entity id; relationships likewise
     communities    sorted by community number, reports row for row beside them
+
+    ``by_rank`` are the relationships by rank, then by weight, and ``place_by_rank`` is each one's place there.
     """
 
     def __init__(self, folder: RunFolder, embedder: Embedder, tokenizer: Tokenizer, backend: Backend) -> None:
@@ -86,6 +88,8 @@ class Index:
         self.search_relationships = self._searchable("relationships", self.relationships["relationship_id"])
         self.search_reports = self._searchable("reports", self.reports["community_id"])
         self.lines = ContextLines(self)
+        self.found_by_titles: dict[Any, tuple[Rows, Scores]] = {}
+        """Entities that titles of reports have found, by what was wanted and whether words were searched."""
 
     def _derive(self) -> None:
         self.text_ids = pc.unique(self.chunks["text_id"])
@@ -111,6 +115,9 @@ class Index:
         self.rating = self.reports["rating"].to_numpy()
         self.rank = self.relationships["rank"].to_numpy()
         self.weight = self.relationships["weight"].to_numpy()
+        self.by_rank = np.lexsort((-self.weight, -self.rank))
+        self.place_by_rank = np.empty(len(self.by_rank), np.int64)
+        self.place_by_rank[self.by_rank] = np.arange(len(self.by_rank))
         self.tokens_of = {
             name: getattr(self, name)["num_tokens"].to_numpy().astype(np.int64)
             for name in ("chunks", "entities", "relationships", "reports")

@@ -120,8 +120,8 @@ class ContextLines:
     def tokens(self, table: str, rows: Rows) -> Rows:
         """Tokens that each row's line, with its line break, takes at most."""
         known = self._tokens[table]
-        missing = np.unique(rows[known[rows] < 0])
-        if len(missing):
+        if (known[rows] < 0).any():
+            missing = np.unique(rows[known[rows] < 0])
             lines = self.lines(table, missing, [LARGEST_REFERENCE] * len(missing))
             known[missing] = self._tokenizer.count(list(map(as_json, lines))) + 1
         tokens: Rows = known[rows]
@@ -232,8 +232,8 @@ class ContextLines:
 
     def _tokens_of_paths(self, chunks: Rows) -> Rows:
         documents = self._document[chunks]
-        new = np.unique(documents[self._path_tokens[documents] < 0])
-        if len(new):
+        if (self._path_tokens[documents] < 0).any():
+            new = np.unique(documents[self._path_tokens[documents] < 0])
             paths = [as_json({"path": self._paths[document]}) for document in new.tolist()]
             self._path_tokens[new] = self._tokenizer.count(paths)
         tokens: Rows = self._path_tokens[documents]

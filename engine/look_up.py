@@ -54,9 +54,11 @@ def look_up(index: Index, lookups: Iterable[Lookup]) -> None:
     for wants, found, lexical in lookups:
         vectors.update(found.vectors)
         for want in wants:
+            if want in found.rows:
+                continue
             if want.text not in found.vectors:
                 unknown[want.text].append(found)
-            if want.table and want not in found.rows:
+            if want.table:
                 askers[want, lexical].append(found)
     new = [text for text in unknown if text not in vectors]
     if new:
@@ -81,5 +83,10 @@ def look_up(index: Index, lookups: Iterable[Lookup]) -> None:
 def found_rows(found: Found, want: Want) -> tuple[Rows, Scores]:
     """What was found of a want; raises ValueError where its text can't be embedded."""
     if want not in found.rows:
-        raise ValueError(f"the embedder gives no vector that is finite for {want.text[:200]!r}")
+        raise no_vector(want.text)
     return found.rows[want]
+
+
+def no_vector(text: str) -> ValueError:
+    """The error of a text that can't be embedded."""
+    return ValueError(f"the embedder gives no vector that is finite for {text[:200]!r}")

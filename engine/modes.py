@@ -23,14 +23,13 @@ from graphmill.engine.graph_rows import (
 )
 from graphmill.engine.index import Index, Scores
 from graphmill.engine.keywords import Keywords
-from graphmill.engine.look_up import Found, Lookup, Want, found_rows, look_up
+from graphmill.engine.look_up import Found, Lookup, Want, found_rows, look_up, no_vector
 from graphmill.engine.models import Generator
 from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
 from graphmill.engine.question import Question
 from graphmill.engine.rerank import Reranker
 from graphmill.engine.rows import Rows
 from graphmill.engine.run_folder import IndexFolderError
-from graphmill.engine.server import ServerError
 
 WIDER = 3
 """A reranker gets this many times as many chunks as are wanted, so that it has something to choose from."""
@@ -40,6 +39,8 @@ CLAIMS_SHARE = 4
 """One part in so many of the local context's budget is claims', where there are any about the entities."""
 DRIFT_REPORTS = 5
 """Reports that follow-up questions are drawn from, and most follow-ups."""
+MAX_TITLES = 8192
+"""Titles of reports that are kept with the entities they find."""
 FEW_REPORTS, FEW_NEAREST = 4096, 256
 """Reports up to which all are scored for these; and how many of the nearest are looked at, since many say the same of a
 part and of its whole, or lie too deep."""
@@ -84,6 +85,8 @@ class Search:
         if text not in self.found.vectors:
             self.look_up([Want(text)])
         vector = self.found.vectors[text]
+        if not np.isfinite(vector).all():
+            raise no_vector(text)
         return index.search_among(index.search_reports, text, vector, allowed, self.param.lexical)
 
     def searched_for(self) -> tuple[str, str]:
@@ -103,7 +106,7 @@ class Search:
             try:
                 scores = self.reranker.rank(self.question.text, texts)
                 chunks = chunks[np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")]
-            except (ServerError, ValueError) as error:
+            except Exception as error:  # whatever a reranker of the caller's raises, the question is still answered
                 self.warnings.append(f"the chunks could not be reranked: {error}")
         return chunks[: self.param.chunk_top_k]
 
@@ -250,6 +253,7 @@ def drift_without_model(search: Search, context: Context) -> None:
     further = wanted_further(search)
     search.look_up([*wanted(search), *further])
     context.follow_ups = [want.text for want in further if want in search.found.rows]
+    _keep_titles(search, further)
     found = [search.entities(text) for text in (question, *context.follow_ups)]
     entities = first_of_each(np.concatenate([found[0], in_turn(*found[1:])]))[: WIDER * param.top_k]
     around = first_of_each(np.concatenate([reports, reports_of(index, entities, param)]))
@@ -289,7 +293,18 @@ def wanted_further(search: Search) -> list[Want]:
     if search.param.mode != "drift" or search.generator is not None or search.question.is_empty:
         return []
     titles = search.index.lines.strings("reports", ("title",), nearest_reports(search))[0]
-    return [Want(title, "entities", search.param.top_k) for title in dict.fromkeys(titles)]
+    wants = [Want(title, "entities", search.param.top_k) for title in dict.fromkeys(titles)]
+    known = search.index.found_by_titles
+    search.found.rows |= {want: found for want in wants if (found := known.get((want, search.param.lexical)))}
+    return wants
+
+
+def _keep_titles(search: Search, wants: Sequence[Want]) -> None:
+    """Keeps what titles have found, since the same few come with many questions."""
+    known = search.index.found_by_titles
+    if len(known) > MAX_TITLES:
+        known.clear()
+    known.update({(want, search.param.lexical): search.found.rows[want] for want in wants if want in search.found.rows})
 
 
 MODES: Mapping[str, Callable[[Search, Context], None]] = {

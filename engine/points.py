@@ -60,6 +60,8 @@ def ask_for_points(
     errors = [part.error for part in parts if part.error]
     if errors and len(errors) == len(parts):
         raise AnswerError(f"the model answered none of the {len(parts)} {what}: {errors[0]}")
+    if cut_off := sum(reply.finish_reason == "length" for reply in replies):
+        warnings.append(f"the replies to {cut_off} of {len(parts)} {what} were cut off at {max_tokens} tokens")
     if errors:
         warnings.append(f"{len(errors)} of {len(parts)} {what} gave no points: {errors[0]}")
     return parts

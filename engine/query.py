@@ -5,28 +5,23 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import numpy as np
 
 from graphmill.engine.answer import Answer
 from graphmill.engine.answer_cache import AnswerCache
 from graphmill.engine.answer_prompts import answer_messages, no_context_answer, question_message
 from graphmill.engine.cached_answer import find_kept
-from graphmill.engine.cite import cite, numbers_cited, render_references, without_own_references
-from graphmill.engine.contexts import UNLIMITED, Context
-from graphmill.engine.dialogue import Ask, Dialogue, LookUp
-from graphmill.engine.drift import drift_points
-from graphmill.engine.global_points import global_points
+from graphmill.engine.cite import cite, render_references, without_own_references
+from graphmill.engine.contexts import Context
+from graphmill.engine.decode_text import clean
+from graphmill.engine.dialogue import Ask, Dialogue
+from graphmill.engine.find_context import find_context, prompt_kind
 from graphmill.engine.index import Index
-from graphmill.engine.keywords import Keywords, ask_keywords, phrase_keywords
-from graphmill.engine.lines import as_json
 from graphmill.engine.models import Generator, Message, Reply, Request
-from graphmill.engine.modes import MODES, Search
+from graphmill.engine.modes import Search
 from graphmill.engine.passages import extractive_answer
-from graphmill.engine.points import AnswerError, Point, answer_tokens, best_points
-from graphmill.engine.prompt_room import MESSAGE_TOKENS, prompt_room
-from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
+from graphmill.engine.points import AnswerError, answer_tokens
+from graphmill.engine.prompt_room import MESSAGE_TOKENS, last_turns, prompt_limit
+from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question import Question
 from graphmill.engine.reply_key import is_kept
 from graphmill.engine.rerank import Reranker
@@ -38,13 +33,6 @@ from graphmill.engine.strip_thoughts import strip_thoughts
 __all__ = ["Answer", "AnswerError", "query"]
 
 _ASKED = itertools.count(1)
-
-
-@contextmanager
-def _timed(answer: Answer, step: str) -> Iterator[None]:
-    begin = time.perf_counter()
-    yield
-    answer.timings[step] = round(answer.timings.get(step, 0.0) + time.perf_counter() - begin, 6)
 
 
 def query(
@@ -107,19 +95,19 @@ def answering(
     context, place = Context(), None
     is_asked = generator is not None and not (param.only_need_context or param.only_need_prompt)
     if cache is not None and is_asked and not search.question.is_empty:
-        with _timed(answer, "cache"):
+        with answer.timed("cache"):
             place, kept = yield from find_kept(search, cache)
         if kept is not None:
             answer.take(kept)
             return answer
-    if param.mode == "bypass":
+    if param.mode == "bypass" and not search.question.is_empty:
         answer.prompt = _bypass_prompt(search)
     else:
-        context = yield from _find(search, answer)
+        context = yield from find_context(search, answer)
         if not answer.context:
             answer.answer = no_context_answer(search.question.language)
             return answer
-        answer.prompt = _prompt(_kind(search), search, answer.context)
+        answer.prompt = _prompt(prompt_kind(search), search, answer.context)
     answer.references = context.references
     if param.only_need_context or param.only_need_prompt:
         return answer
@@ -128,81 +116,21 @@ def answering(
             answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
             text = no_context_answer(search.question.language)
         else:
-            with _timed(answer, "answer"):
+            with answer.timed("answer"):
                 text, answer.references = extractive_answer(context, answer.question)
     else:
         begin, request = time.perf_counter(), _request(answer.prompt, generator)
         (reply,) = yield Ask([request], is_answer=True)
         answer.timings["answer"] = round(time.perf_counter() - begin, 6)
         text = _text_of(reply)
+        if reply.finish_reason == "length":
+            answer.warnings.append(f"the answer was cut off at {request.max_tokens} tokens")
         if param.mode != "bypass":
             text, answer.references = cite(without_own_references(text) or text, context.references)
     answer.answer = text + render_references(answer.references, search.question.language)
     if place is not None and is_kept(reply, request.max_tokens) and not answer.warnings:
-        place.keep(answer)
+        place.keep(answer, answer.warnings)
     return answer
-
-
-def _find(search: Search, answer: Answer) -> Dialogue[Context]:
-    """Looks up what the mode wants; ``answer.context`` becomes what the model is to be shown of it."""
-    param, generator = search.param, search.generator
-    room = prompt_room(search.index, _kind(search), search.question, param, generator)
-    is_mapped = generator is not None and param.mode in ("global", "drift")
-    # What is mapped first is shown in groups that have a room each; of it only the points are in the last prompt.
-    context = Context(UNLIMITED if is_mapped else max(room, 0))
-    if search.question.is_empty:
-        return context
-    if room <= 0:
-        search.warnings.append(
-            f"no knowledge fits: without any, the prompt is {-room} tokens over what max_total_tokens = "
-            f"{param.max_total_tokens} and the model's context allow"
-        )
-        return context
-    if param.mode in KEYWORD_MODES:
-        with _timed(answer, "keywords"):
-            search.keywords = yield from _keywords(search)
-    yield LookUp(search)
-    points: list[Point] | None = None
-    with _timed(answer, "retrieve"):
-        if not is_mapped or param.mode == "global":
-            MODES[param.mode](search, context)
-    if context.is_empty and context.unfit:
-        limits = ", ".join(f"{table} {max(limit, 0)}" for table, limit in context.unfit.items())
-        search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
-    if is_mapped and generator is not None:
-        begin = time.perf_counter()
-        find_points = global_points if param.mode == "global" else drift_points
-        found = yield from find_points(search, context, generator)
-        budget = min(param.global_max_token_for_community_report, room)
-        points = best_points(found, search.index.tokenizer, budget)
-        shown = numbers_cited(point["description"] for point in points)
-        context.references = [reference for reference in context.references if reference.number in shown]
-        answer.timings["map"] = round(time.perf_counter() - begin, 6)
-    answer.context = context.render() if points is None else "\n".join(map(as_json, points))
-    answer.data, answer.follow_ups = context.tables(), context.follow_ups
-    answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
-    return context
-
-
-def _keywords(search: Search) -> Dialogue[Keywords]:
-    """Those that are given, or else what the question's are found to be."""
-    param, question = search.param, search.question
-    if param.hl_keywords or param.ll_keywords:
-        return Keywords(tuple(param.hl_keywords), tuple(param.ll_keywords))
-    if search.generator is None:
-        # A model is shown the conversation; the phrase finder reads the last question with this one.
-        return phrase_keywords(question.search_text, question.language)
-    found, warning = yield from ask_keywords(question.text, question.language, question.history)
-    search.warnings += [warning] if warning else []
-    return found
-
-
-def _kind(search: Search) -> str:
-    """Which of the prompts the question is put with at last."""
-    mode = search.param.mode
-    if mode == "global" or (mode == "drift" and search.generator is not None):
-        return "global_reduce"
-    return "naive" if mode == "naive" else "local"
 
 
 def _prompt(kind: str, search: Search, context: str) -> list[Message]:
@@ -214,19 +142,17 @@ def _prompt(kind: str, search: Search, context: str) -> list[Message]:
 
 
 def _bypass_prompt(search: Search) -> list[Message]:
-    """The conversation, less its oldest turns where it is too long, and the question, and nothing else."""
-    question, param, generator = search.question, search.param, search.generator
+    """The last turns of the conversation, as many as fit, and the question, and nothing else."""
+    question, param = search.question, search.param
     asked = question_message(question.language, question.text, param.user_prompt)
-    limit = param.max_total_tokens
-    if generator is not None:
-        limit = min(limit, generator.context_tokens - answer_tokens(generator))
-    prompt = [*question.history, asked]
-    tokens = search.index.tokenizer.count([message["content"] for message in prompt]) + MESSAGE_TOKENS
-    first = int(np.searchsorted(-np.cumsum(tokens[::-1])[::-1], -limit))
-    if first >= len(prompt):
-        search.warnings.append(f"the question alone has {tokens[-1]} tokens, more than the {limit} there is room for")
-        first = len(prompt) - 1
-    return prompt[first:]
+    limit = prompt_limit(param, search.generator)
+    tokens = int(search.index.tokenizer.count([asked["content"]])[0]) + MESSAGE_TOKENS
+    if tokens > limit:
+        raise AnswerError(
+            f"the question has {tokens} tokens, more than the {limit} that max_total_tokens = {param.max_total_tokens} "
+            "and the model's context allow"
+        )
+    return [*last_turns(question.history, search.index, limit - tokens), asked]
 
 
 def _request(prompt: Sequence[Message], generator: Generator) -> Request:
@@ -238,7 +164,7 @@ def _text_of(reply: Reply) -> str:
     """The model's answer, without what it thought."""
     if reply.error is not None:
         raise AnswerError(f"the model gave no answer: {reply.error}")
-    text, is_open = strip_thoughts(reply.text, in_record="\0")
+    text, is_open = strip_thoughts(clean(reply.text), in_record="\0")
     if not text.strip():
         why = "nothing but thinking, which was cut off" if is_open else "nothing"
         raise AnswerError(f"the model gave no answer: its reply holds {why}")

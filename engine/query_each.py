@@ -13,7 +13,7 @@ from graphmill.engine.points import AnswerError
 from graphmill.engine.query import answering
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.rerank import Reranker
-from graphmill.engine.retrieve_batch import look_up_each
+from graphmill.engine.retrieve_batch import look_up_steps
 from graphmill.engine.run_dialogues import run_each
 from graphmill.engine.run_folder import IndexFolderError
 
@@ -33,9 +33,9 @@ def query_each(
     def one(number: int, answer: Answer, param: QueryParam) -> Dialogue[tuple[int, Answer]]:
         try:
             yield from answering(index, answer, param, generator, reranker, cache)
-        except (AnswerError, IndexFolderError) as error:
+        except (AnswerError, IndexFolderError, ValueError) as error:
             answer.error = str(error)
         return number, answer
 
     dialogues = (one(n, Answer(question, param.mode), param) for n, (question, param) in enumerate(questions))
-    return run_each(dialogues, generator, look_up_each)
+    return run_each(dialogues, generator, look_up_steps)

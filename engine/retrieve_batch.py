@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from graphmill.engine.dialogue import LookUp
 from graphmill.engine.look_up import Lookup, Want, look_up
 from graphmill.engine.modes import Search, wanted, wanted_further
+
+
+def look_up_steps(steps: Sequence[LookUp]) -> None:
+    """Does the look-ups that dialogues have come to (``run_dialogues.run_each``)."""
+    look_up_each([step.search for step in steps if step.wants is None])
+    given = [(step.search, step.wants) for step in steps if step.wants is not None]
+    if given:
+        lookups = [Lookup(list(wants), search.found, search.param.lexical) for search, wants in given]
+        look_up(given[0][0].index, lookups)
 
 
 def look_up_each(searches: Sequence[Search]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeAlias
 
-from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result, Step
 from graphmill.engine.models import Generator, Reply, Request
-from graphmill.engine.modes import Search
 
-LookUpEach: TypeAlias = Callable[[Sequence[Search]], None]
+LookUpEach: TypeAlias = Callable[[Sequence[LookUp]], None]
+"""Does many look-ups together; raises ValueError when one of them can't be done."""
 BATCH = 256
 """Questions that are pulled, and looked up, together."""
 
@@ -19,10 +20,8 @@ BATCH = 256
 class Running(Generic[Result]):
     """One dialogue on its way, which stops before its answer is asked for."""
 
-    def __init__(
-        self, dialogue: Dialogue[Result], generator: Generator | None, look_up: LookUpEach | None = None
-    ) -> None:
-        self._dialogue, self._generator, self._look_up = dialogue, generator, look_up
+    def __init__(self, dialogue: Dialogue[Result], generator: Generator | None) -> None:
+        self._dialogue, self._generator = dialogue, generator
         self._sent: list[Reply] | None = None
 
     def to_answer(self) -> Ask | None:
@@ -31,8 +30,6 @@ class Running(Generic[Result]):
             while True:
                 step = next(self._dialogue) if self._sent is None else self._dialogue.send(self._sent)
                 if isinstance(step, LookUp):
-                    if self._look_up is not None:
-                        self._look_up([step.search])
                     self._sent = []
                 elif step.is_answer:
                     return step
@@ -80,6 +77,39 @@ def replies_to(requests: Sequence[Request], generator: Generator | None) -> list
     return [found[request.id] for request in requests]
 
 
+def run_each(
+    dialogues: Iterable[Dialogue[Result]], generator: Generator | None, look_up: LookUpEach
+) -> Iterator[Result]:
+    """Takes every dialogue to its end, and yields the results as they come, in no set order.
+
+    Dialogues are pulled BATCH at a time, one batch ahead of what the model can run, so that it has work while the next
+    batch is looked up. A look-up that can't be done raises ValueError in its dialogue. What a dialogue raises ends the
+    run: a question that fails is to return so.
+    """
+    batch = _Batch[Result](generator, look_up)
+    source = iter(dialogues)
+    exhausted = False
+    try:
+        while True:
+            while not exhausted and batch.has_room:
+                dialogue = next(source, None)
+                if dialogue is None:
+                    exhausted = True
+                else:
+                    batch.begin(dialogue)
+            batch.look_up()
+            batch.submit()
+            if batch.finished:
+                done, batch.finished = batch.finished, []
+                yield from done
+            elif batch.is_idle and exhausted:
+                return
+            else:
+                batch.collect()
+    finally:
+        batch.close()
+
+
 @dataclass(eq=False)
 class _Open(Generic[Result]):
     """A dialogue that is under way, with the replies that it waits for."""
@@ -88,79 +118,99 @@ class _Open(Generic[Result]):
     replies: dict[str, Reply | None] = field(default_factory=dict)
 
 
-def run_each(
-    dialogues: Iterable[Dialogue[Result]], generator: Generator | None, look_up: LookUpEach
-) -> Iterator[Result]:
-    """Takes every dialogue to its end, and yields the results as they come, in no set order.
+class _Batch(Generic[Result]):
+    """Dialogues beside each other, each at its next step."""
 
-    Dialogues are pulled BATCH at a time, one batch ahead of what the model can run, so that it has work while the next
-    batch is looked up. What a dialogue raises ends the run: a question that fails is to return so.
-    """
-    places = 0 if generator is None else generator.max_in_flight
-    batch = BATCH if generator is None else min(BATCH, max(places, 1))
-    source = iter(dialogues)
-    waiting: dict[str, _Open[Result]] = {}
-    backlog: deque[Request] = deque()
-    lookers: list[tuple[_Open[Result], Search]] = []
-    finished: list[Result] = []
-    under_way: set[_Open[Result]] = set()
-    num_submitted = 0
-    exhausted = False
+    def __init__(self, generator: Generator | None, look_up: LookUpEach) -> None:
+        self._generator, self._look_up = generator, look_up
+        self._places = 0 if generator is None else generator.max_in_flight
+        self._ahead = BATCH if generator is None else min(BATCH, max(self._places, 1))
+        self._under_way: set[_Open[Result]] = set()
+        self._waiting: dict[str, _Open[Result]] = {}
+        self._backlog: deque[Request] = deque()
+        self._lookers: list[tuple[_Open[Result], LookUp]] = []
+        self._num_submitted = 0
+        self._num_begun = 0
+        self.finished: list[Result] = []
 
-    def advance(one: _Open[Result], sent: list[Reply] | None) -> None:
+    @property
+    def has_room(self) -> bool:
+        """Whether more dialogues are to begin: a whole batch of them, once there is room for one."""
+        if len(self.finished) >= self._ahead:  # they came to an end without a step
+            return False
+        if self._num_begun % self._ahead == 0 and len(self._under_way) > self._places:
+            return False
+        return len(self._under_way) < self._places + self._ahead
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way
+
+    def begin(self, dialogue: Dialogue[Result]) -> None:
+        self._num_begun += 1
+        self._under_way.add(one := _Open(dialogue))
+        self._advance(one, lambda: next(dialogue))
+
+    def look_up(self) -> None:
+        """Does the look-ups that are wanted, in one go, or one by one where one of them fails."""
+        lookers, self._lookers = self._lookers, []
+        if not lookers:
+            return
         try:
-            step = next(one.dialogue) if sent is None else one.dialogue.send(sent)
+            self._look_up([step for _, step in lookers])
+        except ValueError:
+            for one, step in lookers:
+                try:
+                    self._look_up([step])
+                except ValueError as error:
+                    self._advance(one, partial(one.dialogue.throw, error))
+                else:
+                    self._advance(one, partial(one.dialogue.send, []))
+        else:
+            for one, _ in lookers:
+                self._advance(one, partial(one.dialogue.send, []))
+
+    def submit(self) -> None:
+        """Fills the model's free places."""
+        while self._generator is not None and self._backlog and self._num_submitted < self._places:
+            self._generator.submit(self._backlog.popleft())
+            self._num_submitted += 1
+
+    def collect(self) -> None:
+        """Waits for replies, and takes the dialogues on that have all of theirs."""
+        if self._generator is None or not self._num_submitted:
+            return
+        for reply in self._generator.collect():
+            owner = self._waiting.pop(reply.id, None)
+            if owner is None:  # a reply to a question that was interrupted may still come
+                continue
+            self._num_submitted -= 1
+            owner.replies[reply.id] = reply
+            replies = [reply for reply in owner.replies.values() if reply is not None]
+            if len(replies) == len(owner.replies):
+                self._advance(owner, partial(owner.dialogue.send, replies))
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for one in self._under_way:
+            one.dialogue.close()
+
+    def _advance(self, one: _Open[Result], go_on: Callable[[], Step]) -> None:
+        try:
+            step = go_on()
             while isinstance(step, Ask) and not step.requests:
                 step = one.dialogue.send([])
         except StopIteration as stop:
-            under_way.discard(one)
-            finished.append(stop.value)
+            self._under_way.discard(one)
+            self.finished.append(stop.value)
             return
         if isinstance(step, LookUp):
-            lookers.append((one, step.search))
+            self._lookers.append((one, step))
             return
-        if generator is None:
+        if self._generator is None:
             raise RuntimeError("a dialogue asked a model, and there is none")
         one.replies = {request.id: None for request in step.requests}
-        if len(one.replies) < len(step.requests) or one.replies.keys() & waiting.keys():
+        if len(one.replies) < len(step.requests) or one.replies.keys() & self._waiting.keys():
             raise ValueError("two open requests have one id")
-        waiting.update(dict.fromkeys(one.replies, one))
-        backlog.extend(step.requests)
-
-    try:
-        while True:
-            while not exhausted and len(under_way) <= places:
-                for _ in range(batch):
-                    dialogue = next(source, None)
-                    if dialogue is None:
-                        exhausted = True
-                        break
-                    under_way.add(one := _Open(dialogue))
-                    advance(one, None)
-                if generator is None:
-                    break
-            if lookers:
-                found, lookers = lookers, []
-                look_up([search for _, search in found])
-                for one, _ in found:
-                    advance(one, [])
-            while generator is not None and backlog and num_submitted < places:
-                generator.submit(backlog.popleft())
-                num_submitted += 1
-            if finished:
-                done, finished = finished, []
-                yield from done
-            elif not lookers and waiting and generator is not None:
-                for reply in generator.collect():
-                    owner = waiting.pop(reply.id, None)
-                    if owner is None:
-                        continue
-                    num_submitted -= 1
-                    owner.replies[reply.id] = reply
-                    if None not in owner.replies.values():
-                        advance(owner, [reply for reply in owner.replies.values() if reply is not None])
-            elif not lookers and not waiting and exhausted:
-                return
-    finally:
-        for one in under_way:
-            one.dialogue.close()
+        self._waiting.update(dict.fromkeys(one.replies, one))
+        self._backlog.extend(step.requests)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from graphmill.engine.cite import MAX_REFERENCES, held_to_numbers, without_own_references
+from graphmill.engine.decode_text import clean
 from graphmill.engine.strip_thoughts import strip_thoughts
 
 _OPEN_BRACKET = re.compile(r"[ \t]*[\[【［][\d\s,，、;；\-–—]*\Z")
@@ -13,8 +14,12 @@ _OPEN_BRACKET = re.compile(r"[ \t]*[\[【［][\d\s,，、;；\-–—]*\Z")
 _OPEN_TAG = re.compile(r"(?:<[^<>\n]{0,40}|◁[^▷\n]{0,40}|\[/?[A-Z]*)\Z")
 """What may become the mark of a thought."""
 _HEADING = re.compile(r"[#*\s]*(\w*)[\s:：*]*\Z")
+_HALVES = "".join(map(chr, range(0xD800, 0xDC00)))
+"""First halves of surrogate pairs."""
 _REFERENCES = ("references", "参考资料", "参考文献")
 STARTS_ANEW = "\n\n"
+LOOKS = 256
+"""The text is looked at anew when it has grown by one part in so many, so that a long one takes no square time."""
 
 
 class ShownText:
@@ -28,13 +33,16 @@ class ShownText:
 
     def __init__(self, numbers: Collection[int] | None) -> None:
         self._numbers = numbers
-        self._raw = ""
+        self._raw, self._looked_at = "", 0
         self.text = ""
         """What was shown."""
 
     def add(self, piece: str) -> str:
         """The text that can be shown in addition."""
         self._raw += piece
+        if len(self._raw) - self._looked_at < len(self._raw) // LOOKS:
+            return ""
+        self._looked_at = len(self._raw)
         return self._show(self._cleaned(_certain(self._raw)))
 
     def rest(self, answer: str) -> str:
@@ -49,7 +57,7 @@ class ShownText:
         return more
 
     def _cleaned(self, text: str) -> str:
-        text, _ = strip_thoughts(text, in_record="\0")
+        text, _ = strip_thoughts(clean(text), in_record="\0")
         if self._numbers is None:
             return text.strip()
         return held_to_numbers(without_own_references(text), self._numbers, MAX_REFERENCES)
@@ -62,4 +70,4 @@ def _certain(text: str) -> str:
     if "`" in line or (word is not None and any(name.startswith(word[1].casefold()) for name in _REFERENCES)):
         # Code or not, a section of references or not: that is known at the end of the line.
         line = newline = ""
-    return _OPEN_BRACKET.sub("", _OPEN_TAG.sub("", head + newline + line)).rstrip()
+    return _OPEN_BRACKET.sub("", _OPEN_TAG.sub("", head + newline + line)).rstrip().rstrip(_HALVES)

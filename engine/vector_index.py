@@ -93,6 +93,7 @@ class VectorIndex:
         self._facts = facts or {"index": "exact", "vectors": len(vectors), "dimension": vectors.shape[1]}
         self._half: Half | None = None
         self._bytes: Bytes | None = None
+        self._is_finite: bool | None = None
         # Made with the first question, since it takes a moment that an index opened for other ends need not wait.
         self._wants_bytes = backend.name == "cpu" and len(vectors) >= BYTES_FROM
 
@@ -185,12 +186,16 @@ class VectorIndex:
             self._half = halve(self.vectors, self.backend)
         if self._half is not None:
             return topk_half(queries, self.vectors, self._half, k, allowed, self.backend)
-        if self._wants_bytes and allowed is None:
-            self._bytes, self._wants_bytes = to_bytes(self.vectors), False
-        if allowed is None and self._bytes is not None:  # all rows are finite, and in memory
-            if len(queries) <= FEW_QUERIES:
+        if allowed is None and self.backend.name == "cpu":
+            if len(queries) > FEW_QUERIES:
+                if self._is_finite is None:
+                    self._is_finite = _finite_rows(self.vectors) is None
+                if self._is_finite:
+                    return topk_many(queries, self.vectors, k)
+            elif self._wants_bytes:
+                self._bytes, self._wants_bytes = to_bytes(self.vectors), False
+            if self._bytes is not None and len(queries) <= FEW_QUERIES:
                 return topk_bytes(queries, self.vectors, self._bytes, k)
-            return topk_many(queries, self.vectors, k)
         return topk(queries, self.vectors, k, allowed, self.backend)
 
     def _depth(self, k: int, allowed: NDArray[np.bool_] | None) -> int | None:

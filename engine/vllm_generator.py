@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import queue
+import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +96,16 @@ class VLLMGenerator:
         self._warn, self._note = warn, note
         self._processes: list[VLLMProcess] = []
         self._replies: queue.SimpleQueue[tuple[int, dict[str, Any] | None]] = queue.SimpleQueue()
-        self._aside: deque[tuple[int, dict[str, Any] | None]] = deque()
-        """Other requests' replies that came while one was streamed."""
+        self._streams: dict[str, queue.SimpleQueue[dict[str, Any] | None]] = {}
+        """Of each open stream by the request's own id, what came of it."""
+        self._is_closed = False
         self._open: dict[str, tuple[str, int]] = {}
         """Of each open request by its own id: the caller's id and the replica."""
         self._replica_of: OrderedDict[str, int] = OrderedDict()
         self._load: list[int] = []
-        self._number = 0
+        self._counting = threading.Lock()
+        self._loading = threading.Lock()
+        self._numbers = count(1)
         self.starts = 0
         """How often the engine was loaded."""
         self.model = _identity(model, self._args, self.options)
@@ -116,8 +122,9 @@ class VLLMGenerator:
 
     def load(self) -> None:
         """Loads the engines, if they aren't, and waits for them."""
-        if not self._processes:
-            self._start()
+        with self._loading:
+            if not self._processes:
+                self._start()
 
     def submit(self, request: Request) -> None:
         """Passes the request to an engine, which it joins at once."""
@@ -125,31 +132,28 @@ class VLLMGenerator:
 
     def stream(self, request: Request) -> Pieces:
         """The reply as it is written; raises EngineGone when the engine has ended."""
-        own_id = self._send(request, stream=True)
+        written: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        own_id = self._send(request, written)
         replica = self._open[own_id][1]
+        process = self._processes[replica]
         try:
             while True:
-                sender, found = self._replies.get()
+                found = written.get()
                 if found is None:
-                    raise self._gone(sender)
-                if found["id"] != own_id:
-                    self._aside.append((sender, found))
-                elif "piece" in found:
-                    yield found["piece"]
-                else:
-                    del self._open[found.pop("id")]
-                    self._load[replica] -= 1
+                    raise self._gone(process)
+                if "piece" not in found:
+                    del found["id"]
+                    self._forget(own_id)
                     return Reply(request.id, **found)
+                yield found["piece"]
         finally:
-            if self._open.pop(own_id, None) is not None:  # the reader has had enough
-                self._load[replica] -= 1
-                self._processes[replica].send({"abort": own_id})
+            if self._forget(own_id):  # the reader has had enough
+                process.send({"abort": own_id})
 
-    def _send(self, request: Request, stream: bool = False) -> str:
-        """Passes a request on, and returns the id that it has there."""
+    def _send(self, request: Request, written: queue.SimpleQueue[dict[str, Any] | None] | None = None) -> str:
+        """Passes a request on, its reply into ``written`` if that is given, and returns the id that it has there."""
         self.load()
-        self._number += 1
-        own_id = str(self._number)
+        own_id = str(next(self._numbers))
         # A name of OpenAI's protocol; here replies are held to a schema, if to anything.
         options = {name: value for name, value in request.options.items() if name != "response_format"}
         conversation = "/".join(request.id.split("/")[:2])
@@ -158,8 +162,11 @@ class VLLMGenerator:
             self._replica_of[conversation] = replica
             if len(self._replica_of) > REMEMBERED * self.max_in_flight:
                 self._replica_of.popitem(last=False)
-        self._load[replica] += 1
+        with self._counting:
+            self._load[replica] += 1
         self._open[own_id] = request.id, replica
+        if written is not None:
+            self._streams[own_id] = written
         self._processes[replica].send(
             {
                 "id": own_id,
@@ -169,7 +176,7 @@ class VLLMGenerator:
                 "schema": request.schema,
                 "options": {**self.options.sampling, **options},
                 "priority": -_round(request.id) if self._args["scheduling_policy"] == "priority" else 0,
-                "stream": stream,
+                "stream": written is not None,
             }
         )
         return own_id
@@ -180,22 +187,43 @@ class VLLMGenerator:
             raise RuntimeError("collect() was called with no request open")
         replies: list[Reply] = []
         while not replies or not self._replies.empty():
-            replica, found = self._aside.popleft() if self._aside else self._replies.get()
+            replica, found = self._replies.get()
             if found is None:
                 if replies:
                     self._replies.put((replica, None))  # what did come is handed out first
                     break
-                raise self._gone(replica)
-            known = self._open.pop(found.pop("id"), None)
-            if known is None:  # what a stream still wrote when its reader had had enough
-                continue
-            self._load[replica] -= 1
-            replies.append(Reply(known[0], **found))
+                raise self._gone(self._processes[replica])
+            request_id, _ = self._open[found["id"]]
+            self._forget(found.pop("id"))
+            replies.append(Reply(request_id, **found))
         return replies
 
-    def _gone(self, replica: int) -> EngineGone:
+    def _deliver(self, replica: int, found: dict[str, Any] | None) -> None:
+        """Sorts what comes from a replica, in a thread of its own: to its stream, or to whoever collects."""
+        if found is None:
+            for own_id, written in list(self._streams.items()):
+                if self._open.get(own_id, ("", -1))[1] == replica:
+                    written.put(None)
+            self._replies.put((replica, None))
+        elif (stream := self._streams.get(found["id"])) is not None:
+            stream.put(found)
+        elif found["id"] in self._open:  # else its reader has had enough
+            self._replies.put((replica, found))
+
+    def _forget(self, own_id: str) -> bool:
+        """Takes a request off the open ones; False where it was not among them."""
+        self._streams.pop(own_id, None)
+        _, replica = self._open.pop(own_id, ("", -1))
+        if replica >= 0:
+            with self._counting:
+                self._load[replica] -= 1
+        return replica >= 0
+
+    def _gone(self, process: VLLMProcess) -> EngineGone:
         """The error of an engine that ended; the next request loads it anew."""
-        words = self._processes[replica].last_words()
+        if process not in self._processes:
+            return EngineGone("vLLM was ended while a reply was being written")
+        words = process.last_words()
         self.rest()
         return EngineGone(f"{words}\nthe same command goes on from here")
 
@@ -207,29 +235,31 @@ class VLLMGenerator:
         for process in processes:
             process.close()
         self._replies = queue.SimpleQueue()
-        self._aside.clear()
+        for written in list(self._streams.values()):
+            written.put(None)
+        self._streams.clear()
         self._open.clear()
         self._replica_of.clear()
 
     def close(self) -> None:
-        """Ends the engines. Doing it twice is fine."""
+        """Ends the engines; none is loaded again. Doing it twice is fine."""
+        self._is_closed = True
         self.rest()
 
     def _start(self) -> dict[str, Any]:
         """Loads the engines, all at once, and waits for them. Returns what the first says of itself."""
         setup = {"task": "generate", "args": self._args, "chat_template_kwargs": self.options.chat_template_kwargs}
-        replies, options = self._replies, self.options
+        options = self.options
+        if self._is_closed:
+            raise RuntimeError(f"{self!r} is closed")
         width = int(self._args.get("tensor_parallel_size", 1)) * int(self._args.get("pipeline_parallel_size", 1))
-
-        def deliver_from(replica: int) -> Callable[[dict[str, Any] | None], None]:
-            return lambda reply: replies.put((replica, reply))
 
         self.starts += 1
         self._note(f"vLLM is loading {self._args['model']}")
         begin = time.monotonic()
         try:
             for replica, devices in enumerate(_devices(options.replicas, width)):
-                self._processes.append(VLLMProcess(setup, deliver_from(replica), options.python, devices))
+                self._processes.append(VLLMProcess(setup, partial(self._deliver, replica), options.python, devices))
             facts = [process.wait_ready() for process in self._processes]
         except BaseException:
             self.rest()

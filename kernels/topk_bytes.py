@@ -90,7 +90,7 @@ def topk_bytes(queries: Floats, vectors: Floats, copy: Bytes, k: int) -> tuple[F
         # A row that far behind the k-th can't be before it, whatever both are off by.
         candidates = np.sort(near[n][close >= close[k - 1] - 2 * error[n]])
         scored = _scores(exact[n], vectors, candidates)
-        order = np.argsort(-scored, kind="stable")[:k]
+        order = np.argsort(-scored, kind="stable")[:k]  # rows ascend, so that ties go to the lower one
         scores[n], rows[n] = scored[order], candidates[order]
         if not scores[n, -1] > close[-1] + exact[n] @ copy.middle + error[n]:
             unsure.append(n)
@@ -101,8 +101,8 @@ def topk_bytes(queries: Floats, vectors: Floats, copy: Bytes, k: int) -> tuple[F
 
 def _scores(query: Doubles, vectors: Floats, rows: Ints) -> Floats:
     """As topk scores them: products in float64, each row's added up in the same order whichever others there are."""
-    scored: Doubles = np.einsum("pd,d->p", vectors[rows].astype(np.float64), query)
-    return scored.astype(np.float32)
+    scored: Floats = np.einsum("pd,d->p", vectors[rows].astype(np.float64), query).astype(np.float32)
+    return scored
 
 
 def _lengths(rows: Floats) -> Floats:

@@ -16,6 +16,7 @@ from graphmill.engine.cached_answer import read_score, score_messages
 from graphmill.engine.config import CacheConfig, Config, ConfigError, load_config
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Reply, Request
+from graphmill.engine.rerank import FunctionReranker
 from graphmill.engine.tokenizers import WordTokenizer
 
 TEXTS = [(f"d{n}.txt", f"Ada Thornbury met Elias Wren at Saltmere Castle on day {n}.") for n in range(8)]
@@ -79,7 +80,9 @@ def test_the_same_question_gets_the_answer_that_was_kept_with_all_that_came_of_i
         {"strict": False},
         {"conversation_history": [{"role": "user", "content": "Of Ada."}]},
         {"question": NEAR},
-        {"question": ""},
+        {"user_prompt": "Be brief."},
+        {"level": 1},
+        {"max_total_tokens": 20_000},
     ],
 )
 def test_whatever_shapes_an_answer_makes_it_another(kb: Path, param: dict[str, Any]) -> None:
@@ -161,6 +164,69 @@ def test_a_file_that_is_no_database_is_named_with_what_mends_it(kb: Path) -> Non
     (kb / "answers" / "answers.sqlite").write_text("not a database, but long enough to be looked at " * 30)
     with pytest.raises(OSError, match=r"answers\.sqlite.*remove the file, or set cache\.answers to off"):
         Asking(kb, EXACT)
+
+
+def test_functions_without_a_name_keep_nothing_since_they_can_not_be_told_apart(kb: Path) -> None:
+    for nameless in ("model", "reranker"):
+        ask = Asking(kb, EXACT, name="function" if nameless == "model" else "m")
+        if nameless == "reranker":
+            ask.kb.reranker = FunctionReranker(lambda question, texts: [0.0] * len(texts))
+        ask()
+        again = ask()
+        assert again.cached == ""
+        assert f"the {nameless} has no name of its own" in again.warnings[0]
+
+
+def test_a_reranker_with_a_name_has_answers_of_its_own(kb: Path) -> None:
+    ask = Asking(kb, EXACT)
+    ask()
+    ask.kb.reranker = FunctionReranker(lambda question, texts: [0.0] * len(texts), "flat")
+    assert ask().cached == ""
+    assert ask().cached == QUESTION
+
+
+@pytest.mark.parametrize(("limit", "is_asked"), [(1000, False), (3000, True)])
+def test_a_kept_answer_that_does_not_fit_into_a_prompt_is_not_asked_about(kb: Path, limit: int, is_asked: bool) -> None:
+    ask = Asking(kb, SEMANTIC)
+    first = ask(QUESTION + " again" * 400, max_total_tokens=limit)
+    assert first.references
+    ask(QUESTION + " again" * 401, max_total_tokens=limit)
+    assert ask.asked == (["answer", "cache"] if is_asked else ["answer", "answer"])
+
+
+def test_a_near_answer_is_kept_as_the_new_questions_too(kb: Path) -> None:
+    ask = Asking(kb, SEMANTIC)
+    ask()
+    assert ask(NEAR).cached == QUESTION
+    assert ask(NEAR).cached
+    assert ask.asked == ["answer", "cache"]
+
+
+def test_a_damaged_answer_is_made_anew_with_a_warning(kb: Path) -> None:
+    ask = Asking(kb, EXACT)
+    ask()
+    with sqlite3.connect(kb / "answers" / "answers.sqlite") as database:
+        database.execute("UPDATE answers SET answer = x'00'")
+    again = ask()
+    assert (again.cached, again.answer[:10]) == ("", "Elias Wren")
+    assert "answers are not kept" in again.warnings[0]
+
+
+def test_questions_with_half_a_character_are_kept_too(kb: Path) -> None:
+    ask = Asking(kb, EXACT)
+    ask("Who met Ada \ud83d?")
+    assert ask("Who met Ada \ud83d?").cached == "Who met Ada \ufffd?"
+
+
+def test_questions_of_a_batch_are_embedded_together(kb: Path) -> None:
+    ask = Asking(kb, SEMANTIC)
+    sizes: list[int] = []
+    embedder = ask.kb.index.embedder
+    embed = embedder.embed
+    embedder.embed = lambda texts: (sizes.append(len(texts)), embed(texts))[1]  # type: ignore[method-assign]
+    questions = [(f"What happened on day {n}?", graphmill.QueryParam(mode="naive")) for n in range(20)]
+    assert len(list(ask.kb.query_each(questions))) == 20
+    assert sizes == [20]
 
 
 def test_settings_have_bounds() -> None:

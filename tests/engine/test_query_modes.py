@@ -22,7 +22,8 @@ from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
 from graphmill.engine.lines import as_json, as_json_each
-from graphmill.engine.models import Request
+from graphmill.engine.models import Reply, Request
+from graphmill.engine.points import AnswerError
 from graphmill.engine.query_param import KEYWORD_MODES, MODES
 from graphmill.engine.run_folder import IndexFolderError
 from graphmill.engine.tokenizers import WordTokenizer
@@ -376,11 +377,14 @@ def test_bypass_drops_the_oldest_turns_where_the_conversation_is_too_long(path: 
     history = [{"role": "user", "content": "old " * 500}, {"role": "user", "content": "new " * 20}]
     with opened(path, lambda request: "Fine.") as kb:
         found = kb.query("How are you?", param("bypass", conversation_history=history, max_total_tokens=200))
-        alone = kb.query("Why? " * 300, param("bypass", conversation_history=history, max_total_tokens=200))
+        with pytest.raises(AnswerError, match=r"has 60. tokens, more than the 200 that max_total_tokens = 200"):
+            kb.query("Why? " * 300, param("bypass", conversation_history=history, max_total_tokens=200))
+        answers = [{"role": "assistant", "content": "cut off"}, *history]
+        late = kb.query("How are you?", param("bypass", conversation_history=answers))
+        assert kb.query(" ", param("bypass")).answer.endswith("[no-context]")
     assert [message["content"][:3] for message in found.prompt] == ["new", "How"]
     assert not found.warnings
-    assert len(alone.prompt) == 1
-    assert "more than the 200 there is room for" in alone.warnings[0]
+    assert [message["role"] for message in late.prompt] == ["user", "user", "user"]
 
 
 def test_points_cite_what_they_were_made_from_and_the_answer_what_the_points_cite(path: Path) -> None:
@@ -477,3 +481,68 @@ def test_where_something_was_found_and_none_of_it_fits_that_is_told(path: Path, 
         assert answer.answer.endswith("[no-context]")
         assert "chunks 3" in answer.warnings[0]
         assert not kb.query("Who taught Ada the art of weaving?", param(mode)).warnings
+
+
+@pytest.mark.parametrize("mode", ["naive", "mix"])
+def test_a_huge_turn_leaves_the_questions_after_it_their_knowledge(path: Path, mode: str) -> None:
+    turns = [("Who taught Bea?", "Ada did."), ("word " * 40_000, "That is long."), ("And Cyd?", "Dov did.")]
+    history = [
+        {"role": role, "content": text}
+        for turn in turns
+        for role, text in zip(("user", "assistant"), turn, strict=True)
+    ]
+    with opened(path, lambda request: '{"high_level_keywords": [], "low_level_keywords": []}') as kb:
+        found = kb.query("And whom did she teach?", param(mode, conversation_history=history))
+    assert [message["content"] for message in found.prompt[1:-1]] == ["And Cyd?", "Dov did."]
+    assert "Sources" in found.context
+    assert found.warnings == ["the oldest 4 messages of the conversation have no room in the prompt"]
+
+
+def test_what_was_cut_off_is_told(path: Path) -> None:
+    def cut(request: Request) -> Reply:
+        return Reply("", '{"points": [{"description": "They teach [1].", "score": 9}, {"desc', "length")
+
+    with opened(path, cut) as kb:
+        answer = kb.query("What do they do?", graphmill.QueryParam(mode="global"))
+    assert "were cut off at" in answer.warnings[0]
+    assert "the answer was cut off at" in answer.warnings[1]
+
+
+def test_blank_keywords_are_none(path: Path) -> None:
+    with opened(path) as kb:
+        given = kb.query("Who taught Ada weaving?", param("mix", hl_keywords=[" "], ll_keywords=[""]))
+        assert given.keywords == kb.query("Who taught Ada weaving?", param("mix")).keywords
+
+
+def test_one_question_that_can_not_be_embedded_leaves_the_others_their_answers(path: Path) -> None:
+    class Picky(HashingEmbedder):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            vectors = super().embed(texts)
+            vectors[["unheard" in text for text in texts]] = np.nan
+            return vectors
+
+    class Refusing(HashingEmbedder):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            if any("unheard" in text for text in texts):
+                raise ValueError("that is no text")
+            return super().embed(texts)
+
+    questions = ["Who taught Ada?", "An unheard question?", "Who taught Bea?"]
+    for embedder in (Picky(64), Refusing(64)):
+        for mode in WITH_CONTEXT:
+            with graphmill.open(path, None, None, embedder, WordTokenizer()) as kb:
+                found = dict(kb.query_each([(question, param(mode)) for question in questions]))
+            assert [bool(found[number].error) for number in range(3)] == [False, True, False], mode
+            assert found[0].context
+            assert found[2].context
+
+
+def test_a_reranker_that_fails_in_its_own_way_is_told_of(path: Path) -> None:
+    class Broken:
+        def rank(self, question: str, texts: Sequence[str]) -> np.ndarray:
+            raise RuntimeError("out of order")
+
+    with opened(path, reranker=Broken()) as kb:
+        answer = kb.query("Who taught Ada?", param("naive"))
+    assert answer.context
+    assert answer.warnings == ["the chunks could not be reranked: out of order"]

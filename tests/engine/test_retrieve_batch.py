@@ -109,6 +109,7 @@ def test_what_is_looked_up_together_is_what_each_question_finds_by_itself(
 ) -> None:
     alone = [shown(search) for search in searches(kb)]
     assert len({context for context, *_ in alone}) > 40
+    kb.index.found_by_titles.clear()
     together = searches(kb)
     embedder: Any = kb.index.embedder
     before = embedder.calls
@@ -141,6 +142,28 @@ def test_a_question_that_cannot_be_embedded_stops_no_other(kb: OpenIndex, monkey
     assert shown(good)[0]
     with pytest.raises(ValueError, match="no vector that is finite for 'a bad one'"):
         shown(bad)
+
+
+def test_titles_of_reports_are_looked_up_once(kb: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder: Any = kb.index.embedder
+    kb.index.found_by_titles.clear()
+    param = graphmill.QueryParam(mode="drift")
+
+    def asked() -> tuple[tuple[Any, ...], int]:
+        before = embedder.calls
+        return shown(Search(kb.index, Question.of("Who is Ada Hart?", param), param)), embedder.calls - before
+
+    first, again = asked(), asked()
+    assert first[0] == again[0]
+    assert (first[1], again[1]) == (2, 1)
+    assert first[0][3]
+    with_words = graphmill.QueryParam(mode="drift", lexical=True)
+    shown(Search(kb.index, Question.of("Who is Ada Hart?", with_words), with_words))
+    kept = kb.index.found_by_titles
+    assert {lexical for _, lexical in kept} == {None, True}
+    monkeypatch.setattr("graphmill.engine.modes.MAX_TITLES", 0)
+    shown(Search(kb.index, Question.of("Who is Bea Moss?", param), param))
+    assert {lexical for _, lexical in kept} == {None}
 
 
 def test_nothing_is_looked_up_for_no_question(kb: OpenIndex) -> None:

@@ -49,7 +49,13 @@ def answering(max_in_flight: int) -> FunctionGenerator:
 @given(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=12), st.integers(1, 5))
 def test_every_dialogue_gets_its_own_replies_in_the_order_of_its_requests(plans: list[Plan], places: int) -> None:
     looked_up: list[Any] = []
-    found = list(run_each([dialogue(n, p) for n, p in enumerate(plans)], answering(places), looked_up.extend))
+    found = list(
+        run_each(
+            [dialogue(n, p) for n, p in enumerate(plans)],
+            answering(places),
+            lambda steps: looked_up.extend(step.search for step in steps),
+        )
+    )
     assert sorted(found) == [expected(n, p) for n, p in enumerate(plans)]
     assert sorted(looked_up) == [(n, s) for n, p in enumerate(plans) for s, num in enumerate(p) if num == 0]
     for number, plan in enumerate(plans):
@@ -152,3 +158,35 @@ def test_a_dialogue_that_asks_where_there_is_no_model_is_a_mistake_of_ours() -> 
         run_alone(dialogue(0, [1]), None)
     with pytest.raises(RuntimeError, match="there is none"):
         list(run_each([dialogue(0, [1])], None, lambda searches: None))
+
+
+def test_one_look_up_that_fails_is_that_questions_and_no_others() -> None:
+    def careful(number: int) -> Dialogue[str]:
+        try:
+            yield LookUp(cast(Search, number))
+        except ValueError as error:
+            return f"{number}: {error}"
+        (reply,) = yield Ask([Request(f"query/{number}", [{"role": "user", "content": str(number)}])])
+        return reply.text
+
+    def look_up(steps: Sequence[LookUp]) -> None:
+        if cast(Any, 3) in [step.search for step in steps]:
+            raise ValueError("no vector")
+
+    found = list(run_each((careful(n) for n in range(6)), answering(2), look_up))
+    assert sorted(found) == ["3: no vector", *(f"re {n}" for n in (0, 1, 2, 4, 5))]
+
+
+def test_dialogues_that_end_at_once_are_handed_out_before_more_are_pulled() -> None:
+    pulled: list[int] = []
+
+    def source() -> Any:
+        for number in range(100_000):
+            pulled.append(number)
+            yield dialogue(number, [])
+
+    for generator in (answering(4), None):
+        pulled.clear()
+        results = run_each(source(), generator, lambda steps: None)
+        next(results)
+        assert len(pulled) <= 2 * BATCH

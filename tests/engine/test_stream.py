@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from graphmill.engine.query import AnswerError
 from graphmill.engine.stream import stream
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vllm_generator import VLLMGenerator
+from graphmill.engine.vllm_process import EngineGone
 from tests.engine.model_server import Answer, ModelServer, chat, chat_events, serving
 
 REQUEST = Request("query/answer1", [{"role": "user", "content": "Who?"}], 10)
@@ -60,9 +63,10 @@ def test_a_busy_server_is_asked_again_but_a_reply_that_has_begun_is_not() -> Non
     ("events", "says"),
     [
         (({"error": {"message": "no room"}},), "no room"),
-        (("data: [DONE]\n\n",), "ended before it began"),
+        (("data: [DONE]\n\n",), "no content"),
         (({"choices": [{"delta": {"reasoning_content": "hm"}, "finish_reason": "length"}]},), "cut off while thinking"),
-        (("data: {not json\n\n", "event: ping\n\n", {"choices": []}), "no content"),
+        (("data: {not json\n\n", "event: ping\n\n", {"choices": []}), "broke off after 0 characters"),
+        (({"choices": [{"delta": {"content": "", "refusal": "I won't"}}]}, "data: [DONE]\n\n"), "refused: I won't"),
     ],
 )
 def test_a_stream_without_a_text_is_an_error_that_says_why(events: tuple[object, ...], says: str) -> None:
@@ -80,6 +84,20 @@ def test_a_refusal_is_an_error_and_holds_no_key(monkeypatch: pytest.MonkeyPatch)
     assert not pieces
     assert "401" in str(reply.error)
     assert "sk-secret" not in str(reply.error)
+
+
+def test_a_stream_that_ends_before_its_end_is_no_whole_reply() -> None:
+    cut_off = Answer(events=chat_events("Ada met", " Elia")[:2])
+    with serving(lambda path, body: cut_off) as server, generator_of(server) as generator:
+        pieces, reply = taken(stream(generator, REQUEST))
+    assert pieces == ["Ada met", " Elia"]
+    assert reply.error == "the reply broke off after 12 characters"
+
+
+def test_content_in_parts_is_text_too() -> None:
+    parts = {"choices": [{"delta": {"content": [{"type": "text", "text": "a"}]}, "finish_reason": "stop"}]}
+    with serving(lambda path, body: Answer(events=(parts,))) as server, generator_of(server) as generator:
+        assert taken(stream(generator, REQUEST))[0] == ["a"]
 
 
 @pytest.fixture
@@ -114,6 +132,29 @@ def test_a_reader_who_has_had_enough_takes_the_request_back(vllm: VLLMGenerator)
     (reply,) = vllm.collect()
     assert reply.id == "query/answer2"
     assert "stopped: 1" in reply.text
+
+
+def test_two_streams_and_what_is_collected_beside_them_keep_apart(vllm: VLLMGenerator) -> None:
+    requests = [Request(f"query/answer{n}", [{"role": "user", "content": f"say in three {n}"}], 10) for n in range(2)]
+    one, other = (vllm.stream(request) for request in requests)
+    begun = next(one), next(other)
+    vllm.submit(Request("query/other", [{"role": "user", "content": "quick"}], 10))
+    assert [reply.id for reply in vllm.collect()] == ["query/other"]
+    for first, pieces, request in zip(begun, (one, other), requests, strict=True):
+        rest, reply = taken(pieces)
+        assert first + "".join(rest) == reply.text
+        assert request.messages[0]["content"] in reply.text
+
+
+def test_a_closed_engine_ends_its_streams_and_is_not_loaded_again(vllm: VLLMGenerator) -> None:
+    pieces = vllm.stream(Request("query/answer1", [{"role": "user", "content": "say in three, then hang"}], 10))
+    assert next(pieces)
+    vllm.close()
+    with pytest.raises(EngineGone, match="while a reply was being written"):
+        taken(pieces)
+    with pytest.raises(RuntimeError, match="is closed"):
+        next(vllm.stream(REQUEST))
+    assert vllm.starts == 1
 
 
 class InPieces(FunctionGenerator):
@@ -197,3 +238,39 @@ def test_without_a_model_and_without_a_context_the_text_comes_in_one(path: Path)
 def test_brackets_of_an_answer_in_bypass_are_its_own(path: Path) -> None:
     with opened(path, InPieces(lambda request: "A list [1] of.")) as kb:
         assert "".join(kb.query("x", graphmill.QueryParam(mode="bypass", stream=True))) == "A list [1] of."
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_question_within_a_stream_or_a_batch_gets_its_own_answer(path: Path, streams: bool) -> None:
+    def reply(request: Request) -> str:
+        return f"About {request.messages[-1]['content'][-9:]} [1]."
+
+    param = graphmill.QueryParam(mode="naive")
+    with opened(path, (InPieces if streams else FunctionGenerator)(reply)) as kb:
+        whole = {text: kb.query(text, param).answer for text in ("Who met A?", "Who met B?", "Who met C?")}
+        answer = kb.query("Who met A?", graphmill.QueryParam(mode="naive", stream=True))
+        for piece in answer:
+            assert piece
+            assert kb.query("Who met B?", param).answer == whole["Who met B?"]
+        assert answer.answer == whole["Who met A?"]
+        for _, found in kb.query_each([("Who met A?", param), ("Who met B?", param)] * 3):
+            assert found.answer == whole[found.question]
+            assert kb.query("Who met C?", param).answer == whole["Who met C?"]
+
+
+def test_threads_share_an_index_and_its_server(path: Path) -> None:
+    def script(_: str, body: Any) -> Answer:
+        return chat(f"About {body['messages'][-1]['content'][-9:]} [1].")
+
+    with serving(script) as server, opened(path, generator_of(server)) as kb, ThreadPoolExecutor(4) as pool:  # type: ignore[arg-type]
+        questions = [f"Who met {n:03d}?" for n in range(40)]
+        answers = pool.map(lambda q: kb.query(q, graphmill.QueryParam(mode="naive")).answer, questions, timeout=60)
+        for question, answer in zip(questions, answers, strict=True):
+            assert answer.startswith(f"About {question[-9:]} [1].")
+
+
+def test_half_a_character_and_control_characters_are_no_part_of_an_answer(path: Path) -> None:
+    with opened(path, InPieces(lambda request: "Elias \ud83d\x1b]0;x [1].")) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        assert "".join(answer) == answer.answer
+        assert answer.answer.startswith("Elias \ufffd]0;x [1].")
