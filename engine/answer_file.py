@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from graphmill.engine.config import ConfigError
 from graphmill.engine.question_file import QuestionRow
 
+ANOTHER = "name another file with --out"
+
 
 class AnswerFile:
-    """JSON lines, an answer each, with the ``id`` and the ``question`` that it answers; a failed one has an ``error``.
+    """JSON lines, an answer each, with the ``id``, ``question`` and ``mode`` that it answers; a failed one has an
+    ``error``.
 
-    What an earlier run wrote is kept, but for errors and a last line that was cut off, so that those are asked again.
-    Raises ConfigError where the file holds what is no answer to these questions, and leaves it as it is.
+    What an earlier run wrote is kept, but for errors, a last line that was cut off, and answers in another mode than
+    the question is to be asked in now, so that those are asked again. Nothing is written before ``begin``. Raises
+    ConfigError where the file holds what is no answer to these questions, or another process writes to it, and leaves
+    it as it is.
     """
 
     def __init__(self, path: Path, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> None:
-        self.path, self._how = path, dict(how)
-        asked = {row.id: row.question for row in questions}
-        kept = self._read(asked) if path.exists() else {}
-        self.done = frozenset(kept)
-        """Ids of the questions that were answered before."""
-        partial = path.with_name(path.name + ".partial")
+        """``how`` is what each line must have under the same names, as JSON reads it back."""
+        self._out: TextIO | None = None
+        self.path = _regular(path)
+        self._lock: TextIO | None = _lock(self.path)
         try:
-            with partial.open("w", encoding="utf-8", newline="\n") as out:
-                out.writelines(line + "\n" for line in kept.values())
-                out.flush()
-                os.fsync(out.fileno())
-            partial.replace(path)
-            self._out = path.open("a", encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise ConfigError(f"can't write the answers to {path}: {error.strerror}") from error
+            self._kept = self._read({row.id: row for row in questions}, how) if self.path.exists() else {}
+        except BaseException:
+            self.close()
+            raise
+        self.done = frozenset(self._kept)
+        """Ids of the questions that were answered before."""
 
-    def _read(self, asked: Mapping[str, str]) -> dict[str, str]:
+    def _read(self, asked: Mapping[str, QuestionRow], how: Mapping[str, Any]) -> dict[str, str]:
         kept: dict[str, str] = {}
-        lines = self.path.read_bytes().decode("utf-8", "replace").split("\n")
+        try:
+            lines = self.path.read_bytes().decode("utf-8", "replace").split("\n")
+        except OSError as error:
+            raise ConfigError(f"can't read the answers in {self.path}: {error.strerror}") from error
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -49,28 +56,54 @@ class AnswerFile:
             except (ValueError, KeyError, TypeError):
                 if number == len(lines):  # no line end: whoever wrote it was stopped
                     break
-                raise ConfigError(f"{self.path}, line {number} is no answer; name another file with --out") from None
-            if asked.get(answered) != question:
+                raise ConfigError(f"{self.path}, line {number} is no answer; {ANOTHER}") from None
+            if answered not in asked or asked[answered].question != question:
                 raise ConfigError(
                     f"{self.path}, line {number} answers a question with the id {answered!r} that is not among these; "
-                    "name another file with --out"
+                    f"{ANOTHER}"
                 )
-            if any(row.get(name) != value for name, value in self._how.items()):
-                was = ", ".join(f"{name} = {row.get(name)!r}" for name in self._how)
-                now = ", ".join(f"{name} = {value!r}" for name, value in self._how.items())
-                raise ConfigError(f"{self.path} was made with {was}, this run has {now}; name another file with --out")
-            if not row.get("error"):
+            self._compare(row, how)
+            if not row.get("error") and row.get("mode") == asked[answered].mode:
                 kept.setdefault(answered, line)
         return kept
 
+    def _compare(self, row: Mapping[str, Any], how: Mapping[str, Any]) -> None:
+        was, now = _differences(row, how)
+        if now:
+            raise ConfigError(f"{self.path} was made with {', '.join(was)}, this run has {', '.join(now)}; {ANOTHER}")
+
+    def begin(self, how: Mapping[str, Any]) -> None:
+        """Leaves in the file what is kept, and opens it for more. ``how`` is compared as the first one was: it is what
+        is only known when the models are there."""
+        for line in self._kept.values():
+            self._compare(json.loads(line), how)
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            with partial.open("w", encoding="utf-8", newline="\n") as out:
+                out.writelines(line + "\n" for line in self._kept.values())
+                out.flush()
+                os.fsync(out.fileno())
+            partial.replace(self.path)
+            # A lone surrogate, which UTF-8 has no bytes for, becomes a question mark.
+            self._out = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
     def write(self, row: Mapping[str, Any]) -> None:
         """Adds one answer, which a kill after this call does not lose."""
+        assert self._out is not None, "an answer file is written to after begin()"
         self._out.write(json.dumps(row, ensure_ascii=False) + "\n")
         self._out.flush()
 
     def close(self) -> None:
-        """Ends the file. Doing it twice is fine."""
-        self._out.close()
+        """Ends the file, and lets others have it. Doing it twice is fine."""
+        if self._out is not None:
+            self._out.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                Path(lock.name).unlink()
+            lock.close()
 
     def __enter__(self) -> AnswerFile:
         return self
@@ -79,3 +112,58 @@ class AnswerFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _regular(path: Path) -> Path:
+    """The file itself, which a link may lead to: it is replaced, and neither a link nor a device may be."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"can't write the answers to {path}: it is no regular file; {ANOTHER}")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return path.resolve()
+
+
+def _lock(path: Path) -> TextIO:
+    """A file beside the path, locked until it is closed."""
+    beside = path.with_name(path.name + ".lock")
+    while True:
+        try:
+            lock = beside.open("a")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock.fileno()), beside.stat()):
+                return lock
+        except FileNotFoundError:
+            pass  # whoever had it has just ended and taken it away
+        except OSError as error:
+            lock.close()
+            if not isinstance(error, BlockingIOError):
+                raise _unwritable(path, error) from error
+            raise ConfigError(f"another process is writing answers to {path}; wait for it or stop it") from None
+        lock.close()
+
+
+def _differences(row: Mapping[str, Any], how: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:
+    """What a line says of ``how`` where the two differ, and what the run says, each as ``name = value``."""
+    was: list[str] = []
+    now: list[str] = []
+    for name, value in how.items():
+        found = row.get(name)
+        if isinstance(value, Mapping) and isinstance(found, Mapping):
+            names = dict.fromkeys([*value, *found])
+            inner = _differences(found, {n: value.get(n) for n in names}, f"{prefix}{name}.")
+            was += inner[0]
+            now += inner[1]
+        elif found != value:
+            was.append(f"{prefix}{name} = {found!r}")
+            now.append(f"{prefix}{name} = {value!r}")
+    return was, now
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"can't write the answers to {path}: {error.strerror}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,9 +19,12 @@ from graphmill.engine.models import Message
 from graphmill.engine.query_param import MODES, QueryParam
 from graphmill.jobs.errors import explain
 from graphmill.jobs.progress import PlainProgress
+from graphmill.jobs.show import show, show_json, show_notes
 from graphmill.jobs.write_markdown import write_markdown
 
 PROMPT = "› "
+CUT = b'{"role": '
+"""What a message begins with in the file: the last line is one that was cut off only if it does so too."""
 HELP = """\
 /mode [NAME]   show or change the mode
 /sources       where the last answer's references stand
@@ -40,6 +44,8 @@ def run(
 ) -> int:
     """Answers what is typed, or comes line by line on standard input, until that ends.
 
+    Exit code 3 when nothing was typed and every question failed.
+
     conversation  a JSONL file of messages: it is gone on with, and what is said is added to it
     """
     try:
@@ -50,9 +56,9 @@ def run(
     is_typed = sys.stdin.isatty() and not as_json
     progress = PlainProgress(quiet=as_json)
     with open_index(index, load_config(config_file, settings), progress=progress) as opened:
-        chat = Chat(opened, parameters, history, conversation, as_json)
+        chat = Chat(opened, parameters, history, conversation, as_json, is_typed)
         if is_typed:
-            print(f"{_about(opened, parameters, history)}\n/help lists what can be typed beside questions.\n")
+            show(f"{_about(opened, parameters, history)}\n/help lists what can be typed beside questions.\n")
         for line in _lines(is_typed):
             if not line.strip():
                 continue
@@ -61,42 +67,73 @@ def run(
                     break
             else:
                 chat.ask(line.strip())
-    return 0
+    return 3 if chat.num_failed and chat.num_failed == chat.num_asked and not is_typed else 0
 
 
 class Chat:
     """A conversation that is under way."""
 
     def __init__(
-        self, opened: OpenIndex, param: QueryParam, history: list[Message], file: Path | None, as_json: bool
+        self,
+        opened: OpenIndex,
+        param: QueryParam,
+        history: list[Message],
+        file: Path | None = None,
+        as_json: bool = False,
+        is_typed: bool = False,
     ) -> None:
-        self.opened, self.param, self.history, self.file, self.as_json = opened, param, history, file, as_json
+        self.opened, self.param, self.history, self.file = opened, param, history, file
+        self.as_json, self.is_typed = as_json, is_typed
+        self.num_asked = self.num_failed = 0
         self.last: Answer | None = None
 
     def ask(self, question: str) -> None:
-        """Shows the answer, and keeps it for the questions after it; one that fails or is stopped is not kept."""
+        """Shows the answer, and keeps it for the questions after it, unless it fails, is stopped, or says that nothing
+        was found.
+
+        Where nobody types, an interrupt ends the conversation.
+        """
+        self.num_asked += 1
         try:
             answer = self.opened.query(question, replace(self.param, conversation_history=tuple(self.history)))
             if self.as_json:
-                print(json.dumps(answer.document(), ensure_ascii=False), flush=True)
+                show_json(answer.document())
             else:
                 write_markdown(answer)
-                print()
+                show("")
         except KeyboardInterrupt:
-            print("\n(stopped)\n")
-            return
-        except Exception as error:
-            message, _ = explain(error)
-            if message is None:
+            if not self.is_typed:
                 raise
-            print(json.dumps({"question": question, "error": message}) if self.as_json else f"graphmill: {message}\n")
-            return
-        for warning in answer.warnings if not self.as_json else ():
-            print(f"warning: {warning}", file=sys.stderr)
+            print("\n(stopped)\n", file=sys.stderr)
+        except BrokenPipeError:  # our reader is gone, and no question failed
+            raise
+        except Exception as error:
+            self.num_failed += 1
+            self._tell(question, error)
+        else:
+            if not self.as_json:
+                show_notes(answer)
+            self._take(answer)
+
+    def _tell(self, question: str, error: Exception) -> None:
+        """Says why a question has no answer; raises an error that we do not know."""
+        message, _ = explain(error)
+        if message is None:
+            raise error
+        if self.as_json:
+            show_json({"question": question, "error": message})
+        else:
+            show(f"graphmill: {message}\n", file=sys.stderr)
+
+    def _take(self, answer: Answer) -> None:
         self.last = answer
-        # Numbers of references are those of one answer, and its list of them says nothing to the next.
-        said = only_citing(without_own_references(answer.answer), ())
-        self._keep({"role": "user", "content": question}, {"role": "assistant", "content": said})
+        is_found = bool(answer.context) or (answer.mode == "bypass" and self.opened.generator is not None)
+        if is_found:
+            # Numbers of references are those of one answer, and its list of them says nothing to the next.
+            said = only_citing(without_own_references(answer.answer), ())
+            self._keep({"role": "user", "content": answer.question}, {"role": "assistant", "content": said})
+        elif not self.as_json:
+            print("nothing was found, so the conversation goes on as if this had not been asked", file=sys.stderr)
 
     def command(self, line: str) -> bool:
         """Does what a line that starts with a slash says; False ends the conversation."""
@@ -113,13 +150,13 @@ class Chat:
         if name in commands:
             commands[name](rest.strip())
         else:
-            print(f"there is no /{name}; /help lists what there is")
+            show(f"there is no /{name}; /help lists what there is")
         print()
         return True
 
     def _mode(self, name: str) -> None:
         if name and name not in MODES:
-            print(f"mode must be one of {', '.join(MODES)}, got {name!r}")
+            show(f"mode must be one of {', '.join(MODES)}, got {name!r}")
             return
         if name:
             self.param = replace(self.param, mode=name)
@@ -130,12 +167,12 @@ class Chat:
         for number, places in groupby(references, key=lambda reference: reference.number):
             for place in places:
                 label = "" if place.kind == "chunk" else f" {place.label}:"
-                print(f"[{number}]{label} {place.document}, characters {place.start} to {place.end}")
+                show(f"[{number}]{label} {place.document}, characters {place.start} to {place.end}")
         if not references:
             print("the last answer cites nothing" if self.last is not None else "nothing was asked yet")
 
     def _context(self, _: str) -> None:
-        print((self.last.context or "nothing") if self.last is not None else "nothing was asked yet")
+        show((self.last.context or "nothing") if self.last is not None else "nothing was asked yet")
 
     def _clear(self, _: str) -> None:
         self.history.clear()
@@ -147,7 +184,8 @@ class Chat:
     def _keep(self, *messages: Message) -> None:
         self.history += messages
         if self.file is not None:
-            with self.file.open("a", encoding="utf-8", newline="\n") as out:
+            # A lone surrogate, which UTF-8 has no bytes for, becomes a question mark.
+            with self.file.open("a", encoding="utf-8", errors="replace", newline="\n") as out:
                 out.writelines(json.dumps(message, ensure_ascii=False) + "\n" for message in messages)
 
 
@@ -182,20 +220,43 @@ def _lines(is_typed: bool) -> Iterator[str]:
 
 
 def _read(file: Path) -> list[Message]:
-    """The messages of a conversation that was kept; raises ConfigError where the file is none."""
+    """The messages of a conversation that was kept; raises ConfigError where the file is none.
+
+    What was cut off at its end, by a kill as it was written, is taken off the file, with the question it answers.
+    """
     if not file.exists():
         if not file.parent.is_dir():
             raise ConfigError(f"can't keep the conversation in {file}: there is no folder {file.parent}")
         return []
-    messages: list[Message] = []
-    for number, line in enumerate(file.read_text("utf-8", "replace").split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            message = json.loads(line)
-            messages.append({"role": str(message["role"]), "content": str(message["content"])})
-            if message["role"] not in ("user", "assistant"):
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            raise ConfigError(f"{file}, line {number} is no message of a conversation") from None
+    content = file.read_bytes()
+    begin = content.rfind(b"\n") + 1
+    lines, last = content[:begin].split(b"\n"), content[begin:]
+    messages = [_message(line, file, number) for number, line in enumerate(lines, start=1) if line.strip()]
+    if last[: len(CUT)] == CUT[: len(last)] and last and not _is_json(last):
+        if messages and messages[-1]["role"] == "user":
+            messages.pop()
+            begin = content[:begin].rstrip().rfind(b"\n") + 1
+        os.truncate(file, begin)
+    elif last.strip():
+        messages.append(_message(last, file, len(lines)))
+        with file.open("ab") as out:
+            out.write(b"\n")
     return messages
+
+
+def _message(line: bytes, file: Path, number: int) -> Message:
+    try:
+        message = json.loads(line.decode("utf-8", "replace"))
+        if message["role"] not in ("user", "assistant"):
+            raise ValueError
+        return {"role": str(message["role"]), "content": str(message["content"])}
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{file}, line {number} is no message of a conversation") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from graphmill.engine.build import open_index
 from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.query_param import QueryParam
 from graphmill.jobs.progress import PlainProgress
+from graphmill.jobs.show import show, show_json, show_notes
 from graphmill.jobs.write_markdown import write_markdown
 
 
@@ -32,14 +31,13 @@ def run(
     with open_index(index, load_config(config_file, settings), progress=progress) as opened:
         answer = opened.query(question, parameters)
         if as_json:
-            print(json.dumps(answer.document(), ensure_ascii=False, indent=2))
+            show_json(answer.document(), indent=2)
         elif parameters.only_need_context:
-            print(answer.context or answer.answer)
+            show(answer.context or answer.answer)
         elif parameters.only_need_prompt:
             prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in answer.prompt)
-            print(prompt or answer.answer)
+            show(prompt or answer.answer)
         else:
             write_markdown(answer)
-    for warning in answer.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    show_notes(answer)
     return 0

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from graphmill.engine.answer import Answer
 from graphmill.engine.answer_file import AnswerFile
-from graphmill.engine.build import open_index
-from graphmill.engine.config import ConfigError, load_config
+from graphmill.engine.build import OpenIndex, open_index
+from graphmill.engine.config import Config, ConfigError, load_config
+from graphmill.engine.progress import Progress
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.question_file import read_questions
+from graphmill.engine.question_file import QuestionRow, read_questions
+from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.progress import make_progress
+from graphmill.jobs.show import show_json
 
-SHOWN = ("answer", "references", "keywords", "follow_ups", "timings", "warnings", "error")
+SHOWN = ("answer", "references", "keywords", "follow_ups", "timings", "warnings", "cached", "error")
 """What a line holds of an answer; the context and its rows, or the prompt, only where these were asked for."""
+
+Questions = Sequence[tuple[QuestionRow, QueryParam]]
 
 
 def run(
@@ -31,53 +37,77 @@ def run(
     as_json: bool,
 ) -> int:
     """Writes a JSON line an answer to ``out``, or to standard output; exit code 3 when some questions failed."""
-    rows = read_questions(file)
-    try:
-        params = [QueryParam(**{**param, **({"mode": row.mode} if row.mode else {})}) for row in rows]
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    questions = _read(file, param)
     config = load_config(config_file, settings)
+    asked = _asked(param, config)
+    # The index's folder is opened before ``out`` is looked at, and its models only where something is left to ask.
+    state = RunFolder.open(index).state
+    num_failed = 0
     with ExitStack() as stack:
         answers = None
         if out is not None:
-            answers = stack.enter_context(AnswerFile(out, rows, {"model": config.llm.model, "asked": _asked(param)}))
-        todo = [(row, p) for row, p in zip(rows, params, strict=True) if answers is None or row.id not in answers.done]
-        num_failed = 0
+            how = {"index": state, "asked": asked}
+            answers = stack.enter_context(AnswerFile(out, [row for row, _ in questions], how))
+        todo = [(row, p) for row, p in questions if answers is None or row.id not in answers.done]
         if todo:
             progress = make_progress(quiet=as_json)
             stack.enter_context(progress)
             opened = stack.enter_context(open_index(index, config, progress=progress))
-            progress.start("questions", len(rows), "questions", len(rows) - len(todo))
-            for number, answer in opened.query_each([(row.question, p) for row, p in todo]):
-                row, parameters = todo[number]
-                line: dict[str, Any] = {
-                    "id": row.id,
-                    "question": row.question,
-                    "mode": answer.mode,
-                    "model": config.llm.model,
-                }
-                line["asked"] = _asked(param)
-                line |= _shown(answer, parameters)
-                num_failed += bool(answer.error)
-                if answers is not None:
-                    answers.write(line)
-                else:
-                    print(json.dumps(line, ensure_ascii=False), flush=True)
-                progress.advance(note=f"{num_failed} failed" if num_failed else "")
-            progress.finish(f"{num_failed} failed" if num_failed else "")
+            progress.start("questions", len(questions), "questions", len(questions) - len(todo))
+            num_failed = _ask(opened, todo, asked, answers, progress)
     if out is not None:
-        summary = {"questions": len(rows), "asked": len(todo), "failed": num_failed, "out": str(out)}
-        told = f"{len(todo):,} of {len(rows):,} questions asked, {num_failed:,} failed; the answers are in {out}"
-        print(json.dumps(summary, ensure_ascii=False) if as_json else told)
+        summary = {"questions": len(questions), "asked": len(todo), "failed": num_failed, "out": str(out)}
+        told = f"{len(todo):,} of {len(questions):,} questions asked, {num_failed:,} failed; the answers are in {out}"
+        if as_json:
+            show_json(summary)
+        else:
+            print(told)
     if num_failed:
         print(f"{num_failed} of {len(todo)} questions failed; each one's line says why in `error`", file=sys.stderr)
     return 3 if num_failed else 0
 
 
-def _asked(param: Mapping[str, Any]) -> dict[str, Any]:
+def _read(file: Path, param: Mapping[str, Any]) -> Questions:
+    """The questions, each with the mode that it is to be asked in."""
+    try:
+        general = QueryParam(**param)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    rows = [replace(row, mode=row.mode or general.mode) for row in read_questions(file)]
+    return [(row, replace(general, mode=row.mode or general.mode)) for row in rows]
+
+
+def _asked(param: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """What was set for the questions, as JSON reads it back."""
-    asked: dict[str, Any] = json.loads(json.dumps(dict(param)))
+    models = {"llm": config.llm.model, "reranker": config.reranker.model}
+    asked: dict[str, Any] = json.loads(json.dumps({**param, **models}))
     return asked
+
+
+def _ask(
+    opened: OpenIndex, todo: Questions, asked: Mapping[str, Any], answers: AnswerFile | None, progress: Progress
+) -> int:
+    """Writes a line for each question as its answer comes; returns how many failed."""
+    made_with = {
+        "index": opened.index.folder.state,
+        "model": opened.generator.model if opened.generator is not None else "none",
+        "reranker": getattr(opened.reranker, "model", "none"),
+    }
+    if answers is not None:
+        answers.begin(made_with)
+    num_failed = 0
+    for number, answer in opened.query_each([(row.question, p) for row, p in todo]):
+        row, parameters = todo[number]
+        line = {"id": row.id, "question": row.question, "mode": row.mode, **made_with, "asked": asked}
+        line |= _shown(answer, parameters)
+        num_failed += bool(answer.error)
+        if answers is not None:
+            answers.write(line)
+        else:
+            show_json(line)
+        progress.advance(note=f"{num_failed} failed" if num_failed else "")
+    progress.finish(f"{num_failed} failed" if num_failed else "")
+    return num_failed
 
 
 def _shown(answer: Answer, param: QueryParam) -> dict[str, Any]:

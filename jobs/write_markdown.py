@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from graphmill.jobs.show import printable, show
 
-REFRESH_PER_S = 12
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+REFRESH_S = 1 / 12
+"""Least time between two drawings of what is not finished."""
 
 
 def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str:
-    """Shows the pieces as they come, and returns the whole text.
+    """Shows the pieces as they come, and returns the whole text as it was shown.
 
     On a terminal a finished block (a paragraph, a list, a table, code) is printed for good, and the one that is being
     written is drawn anew with each piece; so a long answer scrolls as any other output.
@@ -22,45 +28,66 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
         return _write_plain(pieces)
     from rich.console import Console
     from rich.live import Live
-    from rich.markdown import Markdown
 
     console = console or Console()
-    text, num_printed = "", 0
-    with Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True) as live:
-        for piece in pieces:
+    text, num_printed, drawn = "", 0, 0.0
+    # Rich's own thread could draw between the moment at which a print finds out how far to go back and the print: then
+    # lines are lost that stand above.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for piece in map(printable, pieces):
             text += piece
-            for end in _block_ends(text[num_printed:]):
-                live.update("")
-                console.print(Markdown(text[num_printed : num_printed + end]), "")
+            # Only a line that is whole can begin the block that shows the one before it to be finished.
+            for end in block_ends(text[num_printed:]) if "\n" in piece else ():
+                with console:  # one write, so that nothing flickers
+                    live.update("", refresh=True)
+                    console.print(_markdown(text[num_printed : num_printed + end]), "")
                 num_printed += end
-            live.update(Markdown(text[num_printed:]))
+            if time.monotonic() - drawn >= REFRESH_S:
+                live.update(_markdown(text[num_printed:]), refresh=True)
+                drawn = time.monotonic()
         live.update("")
     if text[num_printed:].strip():
-        console.print(Markdown(text[num_printed:]))
+        console.print(_markdown(text[num_printed:]))
     return text
+
+
+def block_ends(text: str) -> Iterator[int]:
+    """Lengths of the finished blocks at the start of a text, one after the other.
+
+    A block is finished where another begins beside it: by CommonMark no later line goes on with it then. What stands
+    in a block, an item of a list, say, or code, is never an end.
+    """
+    lines = text.split("\n")[:-1]
+    tokens = _parser().disable("inline").parse("".join(f"{line}\n" for line in lines))
+    begins = [token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]
+    before = 0
+    for begin in begins[1:]:
+        yield sum(len(line) + 1 for line in lines[before:begin])
+        before = begin
 
 
 def _write_plain(pieces: Iterable[str]) -> str:
     text = ""
     for piece in pieces:
         text += piece
-        print(piece, end="", flush=True)
-    print(flush=True)
+        show(piece, end="")
+    show("")
     return text
 
 
-def _block_ends(text: str) -> Iterator[int]:
-    """Lengths of the finished blocks at the start of a text, one after the other: blank lines outside of code end them,
-    once something that does not go on with a list follows."""
-    start = place = 0
-    is_code = False
-    ended = False
-    for line in text.splitlines(keepends=True)[:-1]:
-        if line.lstrip().startswith(("```", "~~~")):
-            is_code = not is_code
-        if not line.strip() and not is_code:
-            ended = bool(text[start:place].strip())
-        elif ended and not line.startswith((" ", "\t", "- ", "* ", "+ ")) and not line[:1].isdigit():
-            yield place - start
-            start, ended = place, False
-        place += len(line)
+def _markdown(text: str) -> Markdown:
+    """Markdown of which all words are shown: tags stand as they are written, and so do definitions of links.
+
+    Rich's own parser takes both for what is not to be seen.
+    """
+    from rich.markdown import Markdown
+
+    markdown = Markdown("")
+    markdown.markup, markdown.parsed = text, _parser().parse(text)
+    return markdown
+
+
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import select
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ from graphmill.engine.config import ConfigError
 from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Message, Reply, Request
 from graphmill.jobs.chat import Chat, _read
-from graphmill.jobs.write_markdown import _block_ends, write_markdown
+from graphmill.jobs.write_markdown import _parser, block_ends, write_markdown
+from tests.engine.model_server import Answer, chat, models, serving
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +35,35 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+CHAT = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", "chat"]
+
+
 def said(kb: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", "chat", str(kb), *arguments]
+    command = [*CHAT, str(kb), *arguments]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
+
+
+def only_ada(path: str, body: Any) -> Answer:
+    """A server that answers questions about Ada, and has an error for others."""
+    if path.endswith("/models"):
+        return models("m", max_model_len=8192)
+    if "messages" not in body:
+        return Answer({"detail": "Not Found"}, status=404)
+    if "Ada?" not in body["messages"][-1]["content"]:
+        return Answer({"error": {"message": "no"}}, status=400)
+    if not body.get("stream"):
+        return chat("Elias [1].")
+    return Answer(
+        events=({"choices": [{"index": 0, "delta": {"content": "Elias [1]."}, "finish_reason": "stop"}]}, "[DONE]")
+    )
 
 
 class Talk:
     """A chat with a model that keeps what it is shown."""
 
-    def __init__(self, kb: Path, replies: Sequence[Any], file: Path | None = None, **param: Any) -> None:
+    def __init__(
+        self, kb: Path, replies: Sequence[Any], file: Path | None = None, is_typed: bool = True, **param: Any
+    ) -> None:
         self.seen: list[Sequence[Message]] = []
         answers = iter(replies)
 
@@ -52,7 +76,7 @@ class Talk:
 
         self.opened = graphmill.open(kb, None, FunctionGenerator(reply))
         parameters = graphmill.QueryParam(**{"mode": "naive", "stream": True, **param})
-        self.chat = Chat(self.opened, parameters, [] if file is None else _read(file), file, as_json=False)
+        self.chat = Chat(self.opened, parameters, [] if file is None else _read(file), file, is_typed=is_typed)
 
 
 def test_a_question_is_put_with_those_before_it_and_without_their_citations(kb: Path) -> None:
@@ -68,12 +92,57 @@ def test_a_failed_and_a_stopped_answer_leave_the_conversation_as_it_was(
 ) -> None:
     talk = Talk(kb, [Reply("", error="busy"), KeyboardInterrupt, "Elias [1]."])
     talk.chat.ask("Who met Ada?")
-    assert "graphmill: the model gave no answer: busy" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "graphmill: the model gave no answer: busy" in shown.err
+    assert not shown.out.strip()
     talk.chat.ask("Who met Ada?")
-    assert "(stopped)" in capsys.readouterr().out
+    assert "(stopped)" in capsys.readouterr().err
     talk.chat.ask("Who met Ada?")
     assert len(talk.seen[-1]) == 2
     assert len(talk.chat.history) == 2
+
+
+def test_an_interrupt_where_nobody_types_ends_the_conversation(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk(kb, [KeyboardInterrupt, KeyboardInterrupt], is_typed=False)
+    with pytest.raises(KeyboardInterrupt):
+        talk.chat.ask("Who met Ada?")
+    talk.chat.as_json, talk.chat.param = True, graphmill.QueryParam(mode="naive")
+    with pytest.raises(KeyboardInterrupt):
+        talk.chat.ask("Who met Ada?")
+    assert "stopped" not in "".join(capsys.readouterr())
+
+
+def test_a_question_that_finds_nothing_is_not_kept(
+    kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "talk.jsonl"
+    talk = Talk(kb, ["Hello."], file, max_total_tokens=60)
+    talk.chat.ask("Who met Ada?")
+    shown = capsys.readouterr()
+    assert "[no-context]" in shown.out
+    assert "nothing was found" in shown.err
+    assert not talk.chat.history
+    assert not file.exists()
+    talk.chat.param = graphmill.QueryParam(mode="bypass", stream=True)
+    talk.chat.ask("Good day")
+    assert [message["content"] for message in talk.chat.history] == ["Good day", "Hello."]
+    assert "nothing was found" not in capsys.readouterr().err
+
+
+def test_an_answer_that_was_kept_says_so(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk(kb, ["Elias [1]."])
+    ask = talk.opened.query
+
+    def query(question: str, param: graphmill.QueryParam) -> Any:
+        answer = ask(question, param)
+        answer.cached = "Who was it that Ada met?"
+        return answer
+
+    talk.opened.query = query  # type: ignore[method-assign,assignment]
+    talk.chat.ask("Who met Ada?")
+    shown = capsys.readouterr()
+    assert shown.err == "from the answers that are kept, to: Who was it that Ada met?\n"
+    assert "kept" not in shown.out
 
 
 def test_commands_show_the_sources_change_the_mode_and_forget(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +181,82 @@ def test_a_conversation_in_a_file_is_gone_on_with(kb: Path, tmp_path: Path) -> N
         _read(tmp_path / "nowhere" / "talk.jsonl")
 
 
+TURN = '{"role": "user", "content": "Who?"}\n{"role": "assistant", "content": "Elias."}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        (TURN[:-1], TURN),
+        (TURN + TURN[:20], TURN),
+        (TURN + TURN[:5], TURN),
+        (TURN + TURN[:60], TURN),
+        (TURN + TURN[:-5], TURN),
+        (TURN[:20], ""),
+        (TURN[:-5], ""),
+        (TURN + "\n", TURN + "\n"),
+    ],
+)
+def test_a_conversation_that_was_cut_off_is_gone_on_with_from_its_last_whole_turn(
+    kb: Path, tmp_path: Path, content: str, left: str
+) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text(content)
+    talk = Talk(kb, ["He is a surveyor."], file)
+    assert file.read_text() == left
+    talk.chat.ask("And who is that?")
+    assert [message["role"] for message in _read(file)] == ["user", "assistant"] * (2 if left else 1)
+    assert _read(file) == talk.chat.history
+
+
+@pytest.mark.parametrize("content", ["notes", TURN + "notes", TURN + '{"role": "system"}', "[1]\n" + TURN])
+def test_what_is_no_conversation_is_left_as_it_is(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match="is no message"):
+        _read(file)
+    assert file.read_text() == content
+
+
+def test_text_that_utf_8_has_no_bytes_for_does_not_end_a_conversation(kb: Path, tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    Talk(kb, [], file).chat._keep({"role": "user", "content": "a\ud83db"})
+    assert _read(file) == [{"role": "user", "content": "a?b"}]
+
+
+def test_errors_do_not_stand_among_the_answers_and_the_exit_code_says_when_there_is_nothing_else(kb: Path) -> None:
+    with serving(only_ada) as server:
+        arguments = ("--mode", "naive", "--llm", server.url)
+        some = said(kb, "Who met Ada?\nWho else?\n", *arguments)
+        none = said(kb, "Who else?\nAnd who?\n", *arguments)
+        json_none = said(kb, "Who else?\n", *arguments, "--json")
+    assert some.returncode == 0
+    assert "Elias" in some.stdout
+    assert "400" in some.stderr
+    assert "graphmill:" not in some.stdout
+    assert none.returncode == json_none.returncode == 3
+    assert not none.stdout.strip()
+    assert "400" in json.loads(json_none.stdout)["error"]
+
+
+def test_another_program_gets_each_line_before_it_sends_the_next_one(kb: Path) -> None:
+    with serving(only_ada) as server:
+        command = [*CHAT, str(kb), "--mode", "naive", "--json", "--llm", server.url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for question in ("Who else?", "Who met Ada?"):
+                process.stdin.write(question + "\n")
+                process.stdin.flush()
+                is_there, _, _ = select.select([process.stdout], [], [], 60)
+                if not is_there:
+                    process.kill()
+                assert is_there, f"no line for {question!r}"
+                assert json.loads(process.stdout.readline())["question"] == question
+            process.stdin.close()
+            assert process.wait(60) == 0
+
+
 def test_lines_of_a_pipe_are_questions_and_commands(kb: Path) -> None:
     done = said(kb, "Who met Ada Thornbury?\n\n/mode local\n/quit\nnever asked\n", "--mode", "naive")
     assert done.returncode == 0, done.stderr
@@ -129,22 +274,101 @@ def test_with_json_each_line_has_its_document_and_a_slash_is_no_command(kb: Path
 
 BLOCKS = [
     "# Head\n\n", "A para\nof two.\n\n", "- a\n\n- b\n\n  more\n\n", "```\nx\n\ny\n```\n\n", "1. a\n\n2. b\n\n", "\n",
+    "- a\n\n  ```\n  x\n\n  y\n  ```\n\n- b\n\n", "1. a\n   ~~~py\n   x\n\n\n   y\n   ~~~\n", "- ```\n  x\n\n  y\n\n",
+    "```\n~~~\n\nx\n```\n\n", "~~~\n```\n\n~~~\n", "````\n```\n\nx\n````\n", "```x``` is\n\ncode.\n\n",
+    "```\nx\n\n``` y\n\n```\n", "> ```\n> x\n\n", "<p>\n\n</p>\n\n", "| a | b |\n|---|---|\n| c | d |\n\n",
+    "    x\n\n    y\n\n",
 ]  # fmt: skip
+LINES = "|a|  b|    c|```|````|~~~|  ```|   ~~~ py|```x```|- a|- ```|2. b|> ```|---".split("|")
 
 
-@given(st.lists(st.sampled_from(BLOCKS), max_size=8))
-def test_blocks_end_where_a_new_one_begins_and_nothing_is_torn(blocks: list[str]) -> None:
-    text = "".join(blocks)
+def parts_of(text: str) -> list[str]:
+    """The text's blocks, each taken off as soon as the text that has come shows that it is finished."""
     place, parts = 0, []
-    for end in _block_ends(text):
-        parts.append(text[place : place + end])
-        place += end
-    parts.append(text[place:])
+    for come in range(len(text) + 1):
+        for end in block_ends(text[place:come]):
+            parts.append(text[place : place + end])
+            place += end
+    return [*parts, text[place:]]
+
+
+@given(st.lists(st.sampled_from(BLOCKS), max_size=6) | st.lists(st.sampled_from(LINES).map("{}\n".format), max_size=12))
+def test_blocks_that_are_shown_one_by_one_are_those_of_the_whole_text(blocks: list[str]) -> None:
+    text = "".join(blocks)
+    parts = parts_of(text)
     assert "".join(parts) == text
-    for part in parts[:-1]:
-        assert part.count("```") % 2 == 0
-        assert part.strip()
-        assert not part.startswith(("  ", "- b", "2. b"))
+    assert "".join(map(_parser().render, parts)) == _parser().render(text)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "- a\n\n  ```\n  x\n\n  y\n  ```\n- b",
+        "```\n~~~\n\nx\n```",
+        "1. a\n   ~~~py\n   x\n\n   y\n   ~~~",
+        "````\n```\n\nx\n````",
+        "```\nx\n\n``` y\n\n```",
+    ],
+)
+def test_code_is_never_torn(block: str) -> None:
+    assert parts_of(f"One.\n\n{block}\n\nThe end.\n") == ["One.\n\n", f"{block}\n\n", "The end.\n"]
+
+
+def test_what_looks_like_code_and_is_none_ends_as_any_paragraph() -> None:
+    assert parts_of("```x``` is\n\ncode.\n\nThe end.\n") == ["```x``` is\n\n", "code.\n\n", "The end.\n"]
+
+
+def rendered(*pieces: str) -> str:
+    screen = io.StringIO()
+    write_markdown(pieces, Console(file=screen, width=100))
+    return screen.getvalue()
+
+
+def test_no_word_of_an_answer_is_lost_on_a_terminal() -> None:
+    shown = rendered("Put it into <folder> as Vec<String>.\n\n<details>\ninside\n</details>\n\n", "[1]: report.txt\n")
+    for words in ("Put it into <folder> as Vec<String>.", "<details>", "inside", "</details>", "[1]: report.txt"):
+        assert words in shown
+
+
+def test_what_a_model_writes_does_not_steer_the_terminal() -> None:
+    shown = rendered("a\x1b]0;title\x07b\n\n```\n\x1b[2Jc\x9b31m", "d\n```\n\n`\x1b[1m` &#27;[1m &#x9b;1m")
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+    for words in ("a]0;titleb", "[2Jc31md"):
+        assert words in shown
+
+
+def test_nothing_draws_beside_what_prints() -> None:
+    """A second thread that does would now and then take away lines that are there for good."""
+    before = threading.active_count()
+    seen = []
+
+    def pieces() -> Iterator[str]:
+        for piece in ("One.\n\n", "Two.\n\n", "Three."):
+            yield piece
+            seen.append(threading.active_count())
+
+    write_markdown(pieces(), Console(file=io.StringIO(), width=60, force_terminal=True))
+    assert seen == [before] * 3
+
+
+def test_commands_do_not_steer_the_terminal_and_leave_a_pipe_the_text(
+    kb: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk(kb, ["Elias [1]."])
+    talk.chat.ask("Who met Ada?")
+    assert talk.chat.last is not None
+    talk.chat.last.context = "a\x1b[2Jb"
+    talk.chat.last.references[0] = replace(talk.chat.last.references[0], document="\x1b[1md.txt")
+    capsys.readouterr()
+    for command in ("/context", "/sources"):
+        talk.chat.command(command)
+    assert capsys.readouterr().out.count("\x1b") == 2
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for command in ("/context", "/sources"):
+        talk.chat.command(command)
+    assert "\x1b" not in (shown := capsys.readouterr().out)
+    assert "a[2Jb" in shown
+    assert "[1] [1md.txt" in shown
 
 
 def test_a_terminal_gets_rendered_blocks_once_each_and_a_pipe_the_text(capsys: pytest.CaptureFixture[str]) -> None:

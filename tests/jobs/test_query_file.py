@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +69,87 @@ def test_a_second_run_asks_only_what_is_missing_and_says_so(kb: Path, questions:
     again = sorted(out.read_text().split("\n"))
     drop = [{**json.loads(line), "timings": 0} for line in whole if line]
     assert [{**json.loads(line), "timings": 0} for line in again if line] == drop
+
+
+def test_an_answer_file_of_another_index_model_or_option_is_refused(kb: Path, questions: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "out.jsonl", tmp_path / "other"
+    graphmill.index([("d.txt", "Ada Thornbury met Elias Wren on day 3.")], other)
+    assert run("query", kb, "--questions", questions, "--out", out).returncode == 0
+    row = lines(out.read_text())[0]
+    assert (row["model"], row["reranker"], row["asked"]["llm"]) == ("none", "none", "none")
+    before = out.read_bytes()
+    for arguments, says in (
+        ([other], "was made with index = "),
+        ([kb, "--llm", "http://127.0.0.1:9/v1"], "made with asked.llm = 'none', this run has asked.llm = 'http://"),
+        ([kb, "--top-k", "3"], "this run has asked.top_k = 3, asked.chunk_top_k = 3"),
+    ):
+        done = run("query", *arguments, "--questions", questions, "--out", out)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert out.read_bytes() == before
+
+
+def test_another_model_at_the_same_address_is_refused(kb: Path, questions: Path, tmp_path: Path) -> None:
+    served = ["m"]
+
+    def script(path: str, body: Any) -> Answer:
+        if path.endswith("/models"):
+            return models(served[0], max_model_len=8192)
+        return chat("So [1].") if "messages" in body else Answer({"detail": "Not Found"}, status=404)
+
+    out = tmp_path / "out.jsonl"
+    with serving(script) as server:
+        command = ("query", kb, "--questions", questions, "--out", out, "--llm", server.url, "--mode", "naive")
+        assert run(*command).returncode == 0
+        assert {row["model"] for row in lines(out.read_text())} == {"m"}
+        out.write_text(out.read_text().split("\n")[0] + "\n")
+        before, served[0] = out.read_bytes(), "n"
+        done = run(*command)
+    assert done.returncode == 2
+    assert "was made with model = 'm', this run has model = 'n'" in done.stderr
+    assert out.read_bytes() == before
+
+
+def test_a_question_whose_mode_was_changed_is_asked_again(kb: Path, questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert run("query", kb, "--questions", questions, "--out", out).returncode == 0
+    questions.write_text(questions.read_text().replace('"naive"', '"local"'))
+    done = run("query", kb, "--questions", questions, "--out", out, "--json")
+    assert json.loads(done.stdout)["asked"] == 1
+    assert {row["id"]: row["mode"] for row in lines(out.read_text())} == {"ada": "local", "2": "mix", "7": "local"}
+
+
+def test_where_there_is_no_index_the_answers_are_left_as_they_are(kb: Path, questions: Path, tmp_path: Path) -> None:
+    out, pipe = tmp_path / "out.jsonl", tmp_path / "pipe"
+    missing = run("query", tmp_path / "nowhere", "--questions", questions, "--out", out)
+    assert "no index at" in missing.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["questions.jsonl"]
+    os.mkfifo(pipe)
+    done = run("query", kb, "--questions", questions, "--out", pipe)
+    assert done.returncode == 2
+    assert "is no regular file" in done.stderr
+
+
+def test_an_answer_that_was_kept_says_so(kb: Path, tmp_path: Path) -> None:
+    def script(path: str, body: Any) -> Answer:
+        if path.endswith("/models"):
+            return models("m", max_model_len=8192)
+        if "messages" not in body:
+            return Answer({"detail": "Not Found"}, status=404)
+        delta = {"choices": [{"index": 0, "delta": {"content": "Elias [1]."}, "finish_reason": "stop"}]}
+        return Answer(events=(delta, "[DONE]")) if body.get("stream") else chat("Elias [1].")
+
+    index, file = tmp_path / "kb", tmp_path / "questions.jsonl"
+    shutil.copytree(kb, index)
+    file.write_text('{"question": "Who met Ada?"}')
+    with serving(script) as server:
+        options = ("--mode", "naive", "--llm", server.url, "--cache", "exact")
+        first, again = (run("query", index, "Who met Ada?", *options) for _ in range(2))
+        batch = run("query", index, "--questions", file, *options)
+    assert first.stdout == again.stdout
+    assert "kept" not in first.stderr
+    assert "from the answers that are kept, to: Who met Ada?" in again.stderr
+    assert lines(batch.stdout)[0]["cached"] == "Who met Ada?"
 
 
 def test_one_question_that_fails_is_counted_and_the_others_go_on(kb: Path, questions: Path, tmp_path: Path) -> None:
