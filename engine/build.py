@@ -210,16 +210,16 @@ class OpenIndex:
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
-        return query(self.index, question, param or QueryParam(), self._caller(), self.reranker, self.cache)
+        return query(self.index, question, param or QueryParam(), self.caller(), self.reranker, self.cache)
 
     def query_each(self, questions: Iterable[tuple[str, QueryParam]]) -> Iterator[tuple[int, Answer]]:
         """Answers many questions at the model's full speed: yields each one's number and answer, as they come.
 
         An answer with an ``error`` is that of a question which failed; the others go on.
         """
-        return query_each(self.index, questions, self._caller(), self.reranker, self.cache)
+        return query_each(self.index, questions, self.caller(), self.reranker, self.cache)
 
-    def _caller(self) -> Generator | None:
+    def caller(self) -> Generator | None:
         """The model, for one question or batch: others may be asked at the same time, in this thread or another."""
         return None if self._shared is None else self._shared.caller()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
@@ -12,7 +13,8 @@ from graphmill.engine.models import Generator, Pieces, Reply, Request, Streaming
 class SharedGenerator:
     """Hands out callers, each of which gets the replies to its own requests and no others.
 
-    Whoever waits collects for all. Replies to a caller that is gone, such as one that was interrupted, are dropped.
+    Whoever waits collects for all, and no more requests are open than the generator takes. What it raises is raised in
+    every caller that had requests open. Replies to a caller that is gone, as one that was interrupted, are dropped.
     """
 
     def __init__(self, generator: Generator) -> None:
@@ -20,10 +22,66 @@ class SharedGenerator:
         self._owners: WeakValueDictionary[str, Caller] = WeakValueDictionary()
         self._changed = threading.Condition()
         self._is_collecting = False
+        self._num_open = 0
+        self._backlog: deque[Request] = deque()
 
     def caller(self) -> Caller:
         """A generator for one question, or for one batch of them."""
         return Caller(self)
+
+    def submit(self, request: Request, owner: Caller) -> None:
+        """Passes a request on, or keeps it until there is a place."""
+        load = getattr(self.generator, "load", None)
+        if load is not None:
+            load()  # it may take minutes, in which other callers are to get their replies
+        with self._changed:
+            if request.id in self._owners:
+                raise ValueError(f"a request with the id {request.id!r} is open")
+            self._owners[request.id] = owner
+            self._backlog.append(request)
+            try:
+                self._fill()
+            except BaseException:
+                self._owners.pop(request.id, None)
+                raise
+
+    def wait(self, owner: Caller) -> None:
+        """Waits until something has come for a caller; collects, for all, where nobody else does."""
+        is_mine = False
+        replies: Sequence[Reply] = ()
+        try:
+            with self._changed:
+                while not owner.has_news and self._is_collecting:
+                    self._changed.wait()
+                if owner.has_news:
+                    return
+                is_mine = self._is_collecting = True
+            replies = self.generator.collect()
+        except Exception as error:
+            with self._changed:
+                for one in set(self._owners.values()):
+                    one.failure = error
+                self._owners.clear()
+                self._backlog.clear()
+                self._num_open = 0
+        finally:
+            if is_mine:
+                with self._changed:
+                    self._is_collecting = False
+                    self._num_open -= len(replies)
+                    for reply in replies:
+                        found = self._owners.pop(reply.id, None)
+                        if found is not None:
+                            found.arrived.append(reply)
+                    self._fill()
+                    self._changed.notify_all()
+
+    def _fill(self) -> None:
+        while self._backlog and self._num_open < self.generator.max_in_flight:
+            request = self._backlog.popleft()
+            if request.id in self._owners:
+                self.generator.submit(request)
+                self._num_open += 1
 
 
 class Caller:
@@ -38,43 +96,34 @@ class Caller:
         self.tokenizer: Tokenizer | None = generator.tokenizer
         self.enforces_schema: bool = getattr(generator, "enforces_schema", False)
         self._num_open = 0
-        self._arrived: list[Reply] = []
+        self.arrived: list[Reply] = []
+        """Replies that were collected and not handed out yet."""
+        self.failure: Exception | None = None
+        """What the generator raised while requests of this caller were open."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to be handed out."""
+        return bool(self.arrived) or self.failure is not None
 
     def submit(self, request: Request) -> None:
         """Passes the request on; raises ValueError where another one with its id is open."""
-        shared = self._shared
-        with shared._changed:
-            if request.id in shared._owners:
-                raise ValueError(f"a request with the id {request.id!r} is open")
-            shared._owners[request.id] = self
-            self._num_open += 1
-            shared.generator.submit(request)
+        self._shared.submit(request, self)
+        self._num_open += 1
 
     def collect(self) -> Sequence[Reply]:
         """Waits until one of this caller's requests has finished, and returns all that have."""
-        shared = self._shared
         if not self._num_open:
             raise RuntimeError("collect() was called with no request open")
-        while True:
-            with shared._changed:
-                while not self._arrived and shared._is_collecting:
-                    shared._changed.wait()
-                if self._arrived:
-                    found, self._arrived = self._arrived, []
-                    self._num_open -= len(found)
-                    return found
-                shared._is_collecting = True
-            replies: Sequence[Reply] = ()
-            try:
-                replies = shared.generator.collect()
-            finally:
-                with shared._changed:
-                    shared._is_collecting = False
-                    for reply in replies:
-                        owner = shared._owners.pop(reply.id, None)
-                        if owner is not None:
-                            owner._arrived.append(reply)
-                    shared._changed.notify_all()
+        while not self.has_news:
+            self._shared.wait(self)
+        if self.arrived:
+            found, self.arrived = self.arrived, []
+            self._num_open -= len(found)
+            return found
+        failure, self.failure, self._num_open = self.failure, None, 0
+        assert failure is not None
+        raise failure
 
     def stream(self, request: Request) -> Pieces:
         """The reply as it is written; in one piece from a generator that gives it only whole."""

@@ -192,7 +192,7 @@ class VLLMGenerator:
                 if replies:
                     self._replies.put((replica, None))  # what did come is handed out first
                     break
-                raise self._gone(self._processes[replica])
+                raise self._gone(self._processes[replica] if replica < len(self._processes) else None)
             request_id, _ = self._open[found["id"]]
             self._forget(found.pop("id"))
             replies.append(Reply(request_id, **found))
@@ -219,9 +219,9 @@ class VLLMGenerator:
                 self._load[replica] -= 1
         return replica >= 0
 
-    def _gone(self, process: VLLMProcess) -> EngineGone:
+    def _gone(self, process: VLLMProcess | None) -> EngineGone:
         """The error of an engine that ended; the next request loads it anew."""
-        if process not in self._processes:
+        if process is None or process not in self._processes:
             return EngineGone("vLLM was ended while a reply was being written")
         words = process.last_words()
         self.rest()

@@ -93,6 +93,8 @@ class AsyncLLM:
         text = "".join("<END>" if number == 1 else chr(number) for number in prompt["prompt_token_ids"])
         if "be slow" in text:
             await asyncio.sleep(0.3)
+        if "hang for ever" in text:
+            await asyncio.sleep(60)
         if "be refused" in text:
             raise ValueError("the prompt is refused")
         if "kill yourself" in text:
