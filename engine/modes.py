@@ -158,12 +158,14 @@ def nearest_reports(search: Search) -> Rows:
     """The DRIFT_REPORTS reports that are nearest to the question, none with a part or the whole of another."""
     if search.found.reports is None:
         index, level = search.index, search.param.level
+        found = np.empty(0, np.int64)
         if (want := _want_reports(search)).table:
-            found, _ = search.nearest(want)
-            found = found[index.level[found] <= level]
-        else:
-            found = search.reports(np.flatnonzero(index.level <= level))[:FEW_NEAREST]
-        search.found.reports = without_relatives(index, found, DRIFT_REPORTS)
+            near, _ = search.nearest(want)
+            found = without_relatives(index, near[index.level[near] <= level], DRIFT_REPORTS)
+        if len(found) < DRIFT_REPORTS:  # there are few, or most of the nearest of all lie too deep
+            near = search.reports(np.flatnonzero(index.level <= level))[:FEW_NEAREST]
+            found = without_relatives(index, near, DRIFT_REPORTS)
+        search.found.reports = found
     return search.found.reports
 
 

@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from graphmill.engine.names import name_key
 from graphmill.engine.read_reply import read_reply
-from graphmill.engine.read_well_formed import RECORDS, read_well_formed
+from graphmill.engine.read_well_formed import RECORDS, WellFormed, read_well_formed
 from graphmill.engine.records import Layout, Reading
 from graphmill.kernels.backend import Backend
+from graphmill.kernels.backend import backend as choose_backend
+from graphmill.kernels.device_memory import is_out_of_memory
 
 MIN_TOGETHER = 192
 """Replies of one look that are worth a frame; fewer are read one by one. On one core both take as long at some 150."""
@@ -69,7 +71,7 @@ def read_replies(replies: Sequence[Told], backend: Backend) -> pa.Table:
     for (layout, separator), (numbers, bodies) in _alike(replies).items():
         if len(numbers) < MIN_TOGETHER:
             continue
-        well_formed, tables, rejected = read_well_formed(bodies, separator, layout, backend)
+        well_formed, tables, rejected = _read_together(bodies, separator, layout, backend)
         place = np.array(numbers)
         one_by_one[place[well_formed]] = False
         parts += [table.set_column(0, "reply", pa.array(place[table["reply"].to_numpy()])) for table in tables]
@@ -81,6 +83,16 @@ def read_replies(replies: Sequence[Told], backend: Backend) -> pa.Table:
         return records
     order = np.lexsort((records["place"].to_numpy(), records["reply"].to_numpy()))
     return records.take(pa.array(order)).combine_chunks()
+
+
+def _read_together(bodies: list[str], separator: str, layout: Layout, backend: Backend) -> WellFormed:
+    """What ``read_well_formed`` gives; on the CPU where the model, which runs meanwhile, leaves the device no room."""
+    try:
+        return read_well_formed(bodies, separator, layout, backend)
+    except Exception as error:
+        if backend.name == "cpu" or not is_out_of_memory(error):
+            raise
+    return read_well_formed(bodies, separator, layout, choose_backend("cpu"))
 
 
 def _is_usual(layout: Layout) -> bool:

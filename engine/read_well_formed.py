@@ -47,12 +47,12 @@ RECORDS = pa.schema(
 
 Fields = dict[str, Any]
 Rejected = list[tuple[int, str]]
+WellFormed = tuple[NDArray[np.bool_], list[pa.Table], Rejected]
+"""Which replies are well formed, their records, and what was rejected in them."""
 _MAX_STRENGTH_CHARS, _MAX_LEVEL_CHARS = 80, 24  # of what `is_strength` takes for one; without a digit it is a level
 
 
-def read_well_formed(
-    bodies: list[str], separator: str, layout: Layout, backend: Backend
-) -> tuple[NDArray[np.bool_], list[pa.Table], Rejected]:
+def read_well_formed(bodies: list[str], separator: str, layout: Layout, backend: Backend) -> WellFormed:
     """Which of the replies, without their outer brackets, are well formed; their RECORDS; the reason for each rejected.
 
     The tables' ``reply`` is a place in ``bodies``, and so is the number beside a reason.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,6 +92,8 @@ class VectorIndex:
         self.vectors, self.backend = vectors, backend
         self._approximate, self._rows = approximate, rows
         self._facts = facts or {"index": "exact", "vectors": len(vectors), "dimension": vectors.shape[1]}
+        self._making = threading.Lock()
+        """Held while a copy of the vectors is made, which several threads may want at once."""
         self._half: Half | None = None
         self._bytes: Bytes | None = None
         self._is_finite: bool | None = None
@@ -182,21 +185,28 @@ class VectorIndex:
         return VectorIndex(vectors, backend, approximate, rows, facts)
 
     def _exact(self, queries: Floats, k: int, allowed: NDArray[np.bool_] | None) -> tuple[Floats, Ints]:
-        if self._half is None and self._approximate is None and _has_room(self.vectors, self.backend):
-            self._half = halve(self.vectors, self.backend)
+        with self._making:
+            self._make_copies(len(queries), allowed)
         if self._half is not None:
             return topk_half(queries, self.vectors, self._half, k, allowed, self.backend)
         if allowed is None and self.backend.name == "cpu":
-            if len(queries) > FEW_QUERIES:
-                if self._is_finite is None:
-                    self._is_finite = _finite_rows(self.vectors) is None
-                if self._is_finite:
-                    return topk_many(queries, self.vectors, k)
-            elif self._wants_bytes:
-                self._bytes, self._wants_bytes = to_bytes(self.vectors), False
+            if len(queries) > FEW_QUERIES and self._is_finite:
+                return topk_many(queries, self.vectors, k)
             if self._bytes is not None and len(queries) <= FEW_QUERIES:
                 return topk_bytes(queries, self.vectors, self._bytes, k)
         return topk(queries, self.vectors, k, allowed, self.backend)
+
+    def _make_copies(self, num_queries: int, allowed: NDArray[np.bool_] | None) -> None:
+        """Makes, once, what a search of so many queries reads in place of the vectors."""
+        if self._half is None and self._approximate is None and _has_room(self.vectors, self.backend):
+            self._half = halve(self.vectors, self.backend)
+        if self._half is not None or allowed is not None or self.backend.name != "cpu":
+            return
+        if num_queries > FEW_QUERIES:
+            if self._is_finite is None:
+                self._is_finite = _finite_rows(self.vectors) is None
+        elif self._wants_bytes:
+            self._bytes, self._wants_bytes = to_bytes(self.vectors), False
 
     def _depth(self, k: int, allowed: NDArray[np.bool_] | None) -> int | None:
         """How many candidates to ask for; None where a scan is the better way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,24 @@ def test_shards_are_the_same_byte_for_byte_whichever_way_replies_are_read(
         shards.append({f"{file.parent.name}/{file.name}": file.read_bytes() for file in files})
     assert len(shards[0]) == 6
     assert shards[0] == shards[1]
+
+
+def test_where_the_model_leaves_the_device_no_memory_replies_are_read_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layout = LAYOUTS["graphrag"]
+    text = '("entity"<|>Ada<|>person<|>a sailor)##("relationship"<|>Ada<|>Bea<|>friends<|>8)<|COMPLETE|>'
+    seen: list[str] = []
+    whole = module.read_well_formed
+
+    def full(bodies: list[str], separator: str, shape: Layout, chosen: Any) -> Any:
+        seen.append(chosen.name)
+        if chosen.name == "cuda":
+            raise MemoryError("std::bad_alloc: out_of_memory: CUDA error")
+        return whole(bodies, separator, shape, chosen)
+
+    monkeypatch.setattr(module, "read_well_formed", full)
+    told = [Told(text, layout, "stop") for _ in range(module.MIN_TOGETHER)]
+    records = read_replies(told, replace(CPU, name="cuda"))
+    assert seen == ["cuda", "cpu"]
+    assert records.num_rows == 2 * len(told)

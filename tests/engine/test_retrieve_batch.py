@@ -22,7 +22,7 @@ from graphmill.engine.index import Searchable
 from graphmill.engine.keywords import phrase_keywords
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.models import Request
-from graphmill.engine.modes import FEW_REPORTS, Search, chunks_round
+from graphmill.engine.modes import FEW_REPORTS, Search, chunks_round, nearest_reports
 from graphmill.engine.modes import MODES as RUN
 from graphmill.engine.query_param import MODES
 from graphmill.engine.question import Question
@@ -125,6 +125,22 @@ def test_many_reports_are_searched_and_not_all_scored(kb: OpenIndex, monkeypatch
     assert FEW_REPORTS > 0
     monkeypatch.setattr("graphmill.engine.modes.FEW_REPORTS", 0)
     test_what_is_looked_up_together_is_what_each_question_finds_by_itself(kb, monkeypatch)
+
+
+def test_drift_finds_reports_of_a_level_however_many_deeper_ones_are_nearer(
+    kb: OpenIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reports() -> list[list[int]]:
+        param = graphmill.QueryParam(mode="drift", level=0)
+        asked = [Question.of(text, param) for text in QUESTIONS if text.strip()]
+        return [nearest_reports(Search(kb.index, question, param)).tolist() for question in asked]
+
+    few = reports()
+    monkeypatch.setattr("graphmill.engine.modes.FEW_REPORTS", 0)
+    monkeypatch.setattr("graphmill.engine.modes.FEW_NEAREST", 6)
+    kept = reports()
+    assert any(few)
+    assert [len(rows) for rows in kept] == [len(rows) for rows in few]
 
 
 def test_a_question_that_cannot_be_embedded_stops_no_other(kb: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
