@@ -1,7 +1,8 @@
 """Answers that are kept in an index and given again, to the same question or to one that asks the same in other words.
 
 They are in one SQLite file, from Python's own library. What an answer was made with, all but the question, is its
-frame: the index's content, the model, the parameters, the conversation. Answers of another frame are never given.
+frame: the index's content, the model, the prompts, the parameters, the conversation. Answers of another frame are never
+given.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -36,6 +38,8 @@ MAX_FRAMES = 64
 """Frames whose vectors are held in memory."""
 _UNSHAPING = ("only_need_context", "only_need_prompt", "stream", "conversation_history", "history_turns")
 """Parameters that do not shape the answer; of the conversation, what of it is shown does."""
+_PROMPTS = ("answer", "cache", "keywords")
+"""Prompt files by which a question is answered."""
 _KEPT = ("mode", "answer", "references", "context", "data", "keywords", "follow_ups")
 
 
@@ -60,7 +64,7 @@ class AnswerCache:
     """
 
     def __init__(self, folder: Path, config: CacheConfig, content: str) -> None:
-        self.config, self._content = config, content
+        self.config, self._content, self._prompts = config, content, _prompts_print()
         self.path = folder / "answers.sqlite"
         self._lock = threading.RLock()
         self._known: dict[str, tuple[list[str], list[Vectors]]] = {}
@@ -96,7 +100,7 @@ class AnswerCache:
             if named is not None and getattr(named, "model", None) in (None, "", NAMELESS):
                 raise CacheError(f"the {what} has no name of its own; give it one as `model`")
         shaping = {f.name: getattr(param, f.name) for f in fields(param) if f.name not in _UNSHAPING}
-        how = [generator.model, generator.context_tokens, tokenizer.name]
+        how = [self._prompts, generator.model, generator.context_tokens, tokenizer.name]
         how += [type(reranker).__name__, getattr(reranker, "model", None)]
         history = [dict(message) for message in param.history]
         return content_id("frame", self._stamp, json.dumps([shaping, how, history], sort_keys=True, default=str))
@@ -190,3 +194,10 @@ class AnswerCache:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _prompts_print() -> str:
+    """Hash of the packaged prompts that shape answers: with another version of them, answers are others."""
+    folder = files("graphmill.engine") / "prompts"
+    shaping = sorted((f.name, f.read_text("utf-8")) for f in folder.iterdir() if f.name.split(".")[0] in _PROMPTS)
+    return content_id("prompts", *(part for file in shaping for part in file))

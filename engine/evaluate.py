@@ -1,16 +1,18 @@
 """What questions with known answers say of the query modes: recall, precision of references, tokens and time.
 
-A fact is found in a text where one of its spellings stands in it, letters compared without case and runs of white space
-as one space. Of each mode:
+How a fact is found in a text is said in ``find_facts``. Of each mode:
 
-context recall       the facts found in the context, of all facts of all questions; in bypass, which has none, null
+context recall       the facts found in the context, of all facts of all questions: in the names, texts, descriptions,
+                     reports and claims of its rows, or in its points where a model made them; not in what the JSON adds
+                     to them. In bypass, which has no context, null
 complete             the questions whose context holds all their facts, of those that have any
-answer recall        the same as context recall, of answers without their list of references; without a model an answer
-                     is the passages that it quotes
+answer recall        the same as context recall, of answers without their citations and their list of references;
+                     without a model an answer is the passages that it quotes
 reference precision  the references that bear on their question, of all references of all answers. A reference is a
-                     number that the answer cites. Where the file names documents, it bears on the question if one of
-                     its places is in one of them; else if the text of a chunk that it stands for holds one of the
-                     facts. A question with neither documents nor facts is not judged, and counted as such
+                     number that the answer cites. It bears on the question if the row that was shown under this number
+                     holds one of the facts, or the text of a chunk that it stands for does, or if it stands for a place
+                     in one of the documents that the file names. A question with neither documents nor facts is not
+                     judged, and counted as such
 tokens               means: of the context and of the prompt of the answer, by the index's tokenizer, and of all that
                      the model read and wrote for a question, keywords and map steps included, by its own count
 seconds              the median of a question
@@ -31,8 +33,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphmill.engine.build import OpenIndex
-from graphmill.engine.cite import render_references
-from graphmill.engine.contexts import Reference
+from graphmill.engine.cite import only_citing, render_references
+from graphmill.engine.find_facts import folded, folded_points, folded_rows, holds
 from graphmill.engine.index import Index
 from graphmill.engine.language import detect_language
 from graphmill.engine.metered import MeteredGenerator
@@ -62,9 +64,6 @@ EVALUATION = pa.schema([
 ])  # fmt: skip
 """A row a question and mode. context_facts is null in bypass, right_references where a question is not judged,
 model_tokens without a model, and all that was not come to where there is an error. missing_facts: from the context."""
-
-_ESCAPE = re.compile(r'\\([nrt"\\])')
-_PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def evaluate(
@@ -98,37 +97,31 @@ def unknown_documents(index: Index, questions: Iterable[QuestionRow]) -> list[st
     return sorted({path for row in questions for path in row.documents} - known)
 
 
-def holds(text: str, fact: Sequence[str]) -> bool:
-    """Whether one of the fact's spellings stands in a text that ``folded`` made."""
-    return any(folded(spelling) in text for spelling in fact)
-
-
-def folded(text: str) -> str:
-    """The text as facts are looked for in it."""
-    return " ".join(text.casefold().split())
-
-
 def _ask(
     opened: OpenIndex, row: QuestionRow, param: QueryParam, find_texts: Callable[[list[str]], list[str]]
 ) -> Result:
     result: Result = dict.fromkeys(EVALUATION.names)
     result |= {"id": row.id, "mode": param.mode, "question": row.question, "num_facts": len(row.facts)}
-    meter = None if opened.generator is None else MeteredGenerator(opened.generator)
+    caller = opened.caller()
+    meter = None if caller is None else MeteredGenerator(caller)
     begin = time.perf_counter()
     try:
         # Past whatever the open index keeps of answers: what is measured is the work.
         answer = query(opened.index, row.question, param, meter, opened.reranker)
-    except (AnswerError, ServerError, IndexFolderError) as error:
+    except (AnswerError, ServerError, IndexFolderError, ValueError) as error:
         if isinstance(error, EngineGone | GeneratorGone):
             raise
         return result | {"error": str(error), "seconds": time.perf_counter() - begin}
     result |= {"seconds": time.perf_counter() - begin, "warnings": answer.warnings}
-    context = folded(_unescaped(answer.context))
+    shown = folded_rows(answer.data)
+    is_points = meter is not None and param.mode in ("global", "drift")
+    context = folded_points(answer.context) if is_points else "\n".join(shown.values())
     missing = [fact for fact in row.facts if not holds(context, fact)]
     if param.mode != "bypass":
         result |= {"context_facts": len(row.facts) - len(missing), "missing_facts": [fact[0] for fact in missing]}
     text = _without_references(answer)
-    result["answer_facts"] = sum(holds(folded(text), fact) for fact in row.facts)
+    said = folded(text if param.mode == "bypass" else only_citing(text, ()))
+    result["answer_facts"] = sum(holds(said, fact) for fact in row.facts)
     counts = opened.index.tokenizer.count([answer.context, *(message["content"] for message in answer.prompt)])
     result["context_tokens"] = int(counts[0])
     result["prompt_tokens"] = int(counts[1:].sum()) + MESSAGE_TOKENS * len(answer.prompt)
@@ -137,23 +130,22 @@ def _ask(
     numbers = {reference.number for reference in answer.references}
     result |= {"answer": text, "references": list(map(asdict, answer.references)), "num_references": len(numbers)}
     if row.documents or row.facts:
-        result["right_references"] = len(_bearing(row, answer.references, find_texts))
+        result["right_references"] = len(_bearing(row, answer, shown, find_texts))
     return result
 
 
 def _bearing(
-    row: QuestionRow, references: Sequence[Reference], find_texts: Callable[[list[str]], list[str]]
+    row: QuestionRow, answer: Answer, shown: Mapping[int, str], find_texts: Callable[[list[str]], list[str]]
 ) -> set[int]:
-    """Numbers of the references that bear on the question."""
-    if row.documents:
-        starts = tuple(f"{path}#" for path in row.documents)
-        return {r.number for r in references if r.document in row.documents or r.document.startswith(starts)}
-    texts = find_texts([reference.chunk_id for reference in references])
-    return {
-        reference.number
-        for reference, text in zip(references, map(folded, texts), strict=True)
-        if any(holds(text, fact) for fact in row.facts)
-    }
+    """Numbers of the references that bear on the question. shown: of each number the row's text, folded."""
+    starts = tuple(f"{path}#" for path in row.documents)
+    right = {r.number for r in answer.references if r.document in row.documents or r.document.startswith(starts)}
+    others = [r for r in answer.references if r.number not in right] if row.facts else []
+    for reference, text in zip(others, find_texts([r.chunk_id for r in others]), strict=True):
+        told = "\n".join((folded(text), shown.get(reference.number, "")))
+        if any(holds(told, fact) for fact in row.facts):
+            right.add(reference.number)
+    return right
 
 
 def _measures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -191,11 +183,6 @@ def _mean(values: Sequence[float]) -> float | None:
 def _without_references(answer: Answer) -> str:
     """The answer less the list of references, whose labels would count for facts."""
     return answer.answer.removesuffix(render_references(answer.references, detect_language(answer.question)))
-
-
-def _unescaped(context: str) -> str:
-    """The lines of JSON with quotation marks and line breaks as they were."""
-    return _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), context)
 
 
 def _chunk_texts(index: Index) -> Callable[[list[str]], list[str]]:

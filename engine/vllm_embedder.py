@@ -16,6 +16,8 @@ from graphmill.engine.vllm_pooling import PoolingProcess, identity
 class VLLMEmbedder:
     """Vectors from vLLM. The engine batches by tokens itself; texts are handed over some TEXTS_A_MESSAGE at a time.
 
+    An engine that died twice in a row is not loaded again until it is closed. Threads may share it.
+
     model      a folder with the model's files, or its name on the hub
     args       vLLM's own engine arguments by its own names
     languages  that the model knows, as ISO 639-1 codes; None for any

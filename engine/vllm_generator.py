@@ -37,7 +37,7 @@ QUEUED = 2
 DEFAULT_NUM_SEQS = 1024
 """vLLM's own max_num_seqs for offline work on GPUs of 70 GB and more, where it isn't set; smaller ones take fewer."""
 _OURS = frozenset(["temperature", "max_tokens", "n", "output_kind", "structured_outputs"])
-_SHAPING = (
+SHAPING = (
     "dtype", "quantization", "quantization_config", "kv_cache_dtype", "revision", "code_revision", "tokenizer",
     "tokenizer_mode", "tokenizer_revision", "hf_overrides", "hf_config_path", "load_format", "seed", "max_model_len",
     "generation_config", "override_generation_config", "model_impl", "speculative_config", "structured_outputs_config",
@@ -295,7 +295,7 @@ def _identity(model: str, arguments: Mapping[str, Any], options: VLLMOptions) ->
     """The model's name with a hash of what shapes its replies: the same model in another folder keeps its replies."""
     folder = Path(model)
     files = file_prints(folder) if folder.is_dir() else [model]
-    shaping = {name: arguments[name] for name in _SHAPING if name in arguments}
+    shaping = {name: arguments[name] for name in SHAPING if name in arguments}
     how = [dict(options.chat_template_kwargs), dict(options.sampling)]
     print_ = json.dumps([files, shaping, how], sort_keys=True, default=str)
     name = folder.resolve().name if folder.is_dir() else model

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.engine.vllm_pooling import PoolingProcess, identity
+from graphmill.engine.vllm_pooling import EngineClosed, PoolingProcess, identity
 from graphmill.engine.vllm_process import EngineGone
 
 
 class VLLMReranker:
     """Scores as vLLM's own score endpoint gives them: question and text are put to the model as a pair.
 
-    A pair that is longer than the model's context loses the end of its text, never any of the question.
+    A pair that is longer than the model's context loses the end of its text, never any of the question. An engine that
+    can't be loaded, or that died twice in a row, is not loaded again until it is closed. Threads may share it.
 
     model     a folder with the model's files, or its name on the hub: a sequence classifier with one label
     args      vLLM's own engine arguments by its own names. Beside another engine on one GPU, gpu_memory_utilization
@@ -36,8 +38,9 @@ class VLLMReranker:
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         args = {"runner": "pooling", **(args or {}), "model": model}
-        self.model, self._warn = identity(model, args), warn
+        self.model, self._warn = identity(model, args, template), warn
         self._process = PoolingProcess({"task": "score", "args": args, "template": template}, python, warn)
+        self._loading = threading.Lock()
         self._refusal = ""
         self._is_checked = False
 
@@ -63,16 +66,19 @@ class VLLMReranker:
 
     def _load(self) -> None:
         """Loads the engine, unless it could not be loaded before: that takes its time, and would end the same."""
-        if self._refusal:
-            raise EngineGone(self._refusal)
-        try:
-            facts = self._process.facts()
-        except EngineGone as error:
-            self._refusal = str(error)
-            raise
-        if not self._is_checked and (warning := facts.get("warning")):
-            self._warn(f"the reranker {self.model}: {warning}")
-        self._is_checked = True
+        with self._loading:
+            if self._refusal:
+                raise EngineGone(self._refusal)
+            try:
+                facts = self._process.facts()
+            except EngineClosed:
+                raise
+            except EngineGone as error:
+                self._refusal = str(error)
+                raise
+            if not self._is_checked and (warning := facts.get("warning")):
+                self._warn(f"the reranker {self.model}: {warning}")
+            self._is_checked = True
 
     def close(self) -> None:
         """Ends the engine, which gives its memory back; it is loaded anew when it is wanted."""

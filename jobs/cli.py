@@ -242,7 +242,10 @@ def evaluate(
     reranker: Reranker = None,
     config: Config = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.jsonl", help="Write a line a question and mode, as they are answered.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl", help="Write a line a question and mode; as they come, into FILE.jsonl.part."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

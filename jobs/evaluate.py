@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from graphmill.engine.build import open_index
+from graphmill.engine.build import OpenIndex, open_index
 from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.evaluate import DEFAULT_MODES, evaluate, summarise, unknown_documents
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.question_file import read_questions
+from graphmill.engine.question_file import QuestionRow, read_questions
 from graphmill.jobs.progress import LiveProgress, PlainProgress, make_progress
 
+PART = ".part"
+"""What the file of results is called, after its name, until it is whole."""
 MAX_SHOWN = 5
 """Failures, warnings and names of each kind that are shown; of more there is the count."""
 COLUMNS = {
@@ -47,30 +50,16 @@ def run(
     Exit code 3 when some questions failed, 1 when all did.
     """
     modes = list(dict.fromkeys(modes or DEFAULT_MODES))
-    try:
-        parameters, *_ = [QueryParam(**param, mode=mode) for mode in modes]
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    parameters = _parameters(modes, param)
     config = load_config(config_file, settings)
     questions = read_questions(questions_file)
-    results: list[dict[str, Any]] = []
+    _check(out, questions_file)
     with (
-        _writing(out, questions_file) as rows,
         make_progress(as_json) as progress,
         open_index(index, config, progress=progress) as opened,
+        _writing(out, progress) as write,
     ):
-        if unknown := unknown_documents(opened.index, questions):
-            progress.warn(f"the index has no {_some(unknown)}, so no reference to them counts")
-        progress.start("evaluation", len(questions) * len(modes), "questions")
-        for result in evaluate(opened, questions, modes, parameters):
-            results.append(result)
-            _tell(result, results, progress)
-            if rows is not None:
-                rows.write(json.dumps(result, ensure_ascii=False) + "\n")
-                rows.flush()  # what is done stays, whatever comes
-            progress.advance(1, result["mode"])
-        num_failed = sum(result["error"] is not None for result in results)
-        progress.finish(f"{num_failed:,} failed" if num_failed else "")
+        results = _results(opened, questions, modes, parameters, progress, write)
         model = None if opened.generator is None else opened.generator.model
     report = {
         "index": str(index),
@@ -85,7 +74,44 @@ def run(
     else:
         _warn(results)
         show(report)
+    num_failed = _num_failed(results)
     return 0 if not num_failed else 1 if num_failed == len(results) else 3
+
+
+def _parameters(modes: Sequence[str], param: Mapping[str, Any]) -> QueryParam:
+    """The parameters of all modes, whose own is put in later."""
+    try:
+        parameters, *_ = [QueryParam(**param, mode=mode) for mode in modes]
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return parameters
+
+
+def _results(
+    opened: OpenIndex,
+    questions: Sequence[QuestionRow],
+    modes: Sequence[str],
+    parameters: QueryParam,
+    progress: PlainProgress | LiveProgress,
+    write: Callable[[Mapping[str, Any]], None],
+) -> list[dict[str, Any]]:
+    """Asks all questions, writes each result as it comes, and tells how far it is."""
+    if unknown := unknown_documents(opened.index, questions):
+        progress.warn(f"the index has no {_some(unknown)}, so no reference to them counts")
+    progress.start("evaluation", len(questions) * len(modes), "questions")
+    results: list[dict[str, Any]] = []
+    for result in evaluate(opened, questions, modes, parameters):
+        results.append(result)
+        _tell(result, results, progress)
+        write(result)
+        progress.advance(1, result["mode"])
+    num_failed = _num_failed(results)
+    progress.finish(f"{num_failed:,} failed" if num_failed else "")
+    return results
+
+
+def _num_failed(results: Sequence[Mapping[str, Any]]) -> int:
+    return sum(result["error"] is not None for result in results)
 
 
 def show(report: Mapping[str, Any]) -> None:
@@ -140,30 +166,63 @@ def footnote(report: Mapping[str, Any]) -> str:
     plural = "question" if report["num_questions"] == 1 else "questions"
     return (
         f"{report['num_questions']:,} {plural}{left_out}; {answered}.\n"
-        "refs right: references that bear on their question; tokens are means, seconds medians"
+        "refs right: references whose text holds a fact, or whose document is one of the question's; "
+        "tokens are means, seconds medians"
     )
 
 
-def _writing(out: Path | None, questions_file: Path) -> Any:
-    """The file of results, opened before any work, or nothing."""
-    from contextlib import nullcontext
-
+def _check(out: Path | None, questions_file: Path) -> None:
+    """Raises ConfigError where the results can't be written, before any work."""
     if out is None:
-        return nullcontext()
-    if out.exists() and out.samefile(questions_file):
-        raise ConfigError(f"--out {out} is the file of the questions")
+        return
+    for path in (out, out.with_name(out.name + PART)):
+        if path.exists() and path.samefile(questions_file):
+            raise ConfigError(f"--out {out}: {path} is the file of the questions")
+    if out.is_dir():
+        raise ConfigError(f"can't write --out {out}: it is a folder")
+    if not out.parent.is_dir():
+        raise ConfigError(f"can't write --out {out}: there is no folder {out.parent}")
+
+
+@contextmanager
+def _writing(out: Path | None, progress: PlainProgress | LiveProgress) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """What writes a result to ``out``, which is replaced when all are there; else they stay beside it."""
+    if out is None:
+        yield lambda result: None
+        return
+    is_file = out.is_file() or not out.exists()  # else a pipe, which has no place beside it
+    target = out.resolve() if is_file else out  # a link stays one
+    part = target.with_name(target.name + PART) if is_file else target
+    num_written = 0
+
+    def write(result: Mapping[str, Any]) -> None:
+        nonlocal num_written
+        file.write(json.dumps(result, ensure_ascii=False) + "\n")
+        file.flush()  # what is done stays, whatever comes
+        num_written += 1
+
     try:
-        file: IO[str] = out.open("w", encoding="utf-8")
+        file = part.open("w", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"can't write --out {out}: {error.strerror}") from error
-    return file
+        raise ConfigError(f"can't write --out {part}: {error.strerror}") from error
+    try:
+        with file:
+            yield write
+    except BaseException:
+        if is_file and num_written:
+            progress.warn(f"{part} holds the {num_written:,} results so far")
+        elif is_file:
+            part.unlink()
+        raise
+    if is_file:
+        part.replace(target)
 
 
 def _tell(
     result: Mapping[str, Any], results: Sequence[Mapping[str, Any]], progress: PlainProgress | LiveProgress
 ) -> None:
     """Says why a question failed, of the first few."""
-    if result["error"] is not None and sum(row["error"] is not None for row in results) <= MAX_SHOWN:
+    if result["error"] is not None and _num_failed(results) <= MAX_SHOWN:
         progress.warn(f"question {result['id']} in {result['mode']}: {result['error']}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import graphmill
+from graphmill.engine import answer_cache
 from graphmill.engine.answer_cache import AnswerCache, Kept
 from graphmill.engine.cached_answer import read_score, score_messages
 from graphmill.engine.config import CacheConfig, Config, ConfigError, load_config
@@ -97,6 +99,25 @@ def test_an_index_that_changed_and_another_model_have_answers_of_their_own(kb: P
     ask.kb.close()
     assert Asking(kb, EXACT, name="other")().cached == ""
     graphmill.index([*TEXTS, ("new.txt", "Bea Holt left.")], kb, None, HashingEmbedder(64), WordTokenizer())
+    assert Asking(kb, EXACT)().cached == ""
+
+
+@pytest.mark.parametrize("name", ["answer.en.toml", "answer.zh.toml", "keywords.en.toml", "cache.en.toml"])
+def test_another_version_of_the_prompts_has_answers_of_its_own(
+    kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    prompts = tmp_path / "package" / "prompts"
+    shutil.copytree(Path(answer_cache.__file__).with_name("prompts"), prompts)
+    monkeypatch.setattr(answer_cache, "files", lambda package: prompts.parent)
+    ask = Asking(kb, EXACT)
+    assert ask().cached == ""
+    ask.kb.close()
+    (prompts / "summarise.en.toml").write_text("shapes no answer", "utf-8")
+    again = Asking(kb, EXACT)
+    assert again().cached == QUESTION
+    again.kb.close()
+    with (prompts / name).open("a", encoding="utf-8") as file:
+        file.write("# changed")
     assert Asking(kb, EXACT)().cached == ""
 
 

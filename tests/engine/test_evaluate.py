@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import graphmill
 from graphmill.engine.build import OpenIndex
 from graphmill.engine.evaluate import DEFAULT_MODES, EVALUATION, evaluate, summarise, unknown_documents
-from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
+from graphmill.engine.find_facts import folded, folded_points, holds
+from graphmill.engine.function_models import FunctionEmbedder, FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.question_file import QuestionRow
 from graphmill.engine.tokenizers import WordTokenizer
@@ -179,3 +183,115 @@ def test_documents_that_the_index_does_not_have_are_named(opened: Open) -> None:
     known = row("?", documents=("ada.txt", "notes.jsonl", "notes.jsonl#n1", "c#.txt"))
     other = row("?", documents=("ada", "notes.jsonl#n2", "ada"))
     assert unknown_documents(opened().index, [known, other]) == ["ada", "notes.jsonl#n2"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "text", "is_there"),
+    [
+        ("19 metres", "at 19\nMetres.", True),
+        ("19 metres", "at 119 metres", False),
+        ("rank", "They drank.", False),
+        ("caf", "a café", False),
+        ("1860", "赔偿1860万元", True),
+        ("万元", "赔偿1860万元整", True),
+        ("-30", "at -30 degrees", True),
+        ("-30", "at 5-300 degrees", False),
+        ("Gdańsk", "to Gdańsk's yard", True),
+        ("(a+b)", "it is (A+B)", True),
+    ],
+)
+def test_a_fact_stands_between_borders_of_words_where_it_is_made_of_ascii(fact: str, text: str, is_there: bool) -> None:
+    assert holds(folded(text), (fact,)) is is_there
+    assert holds(folded("nothing here", text), ("no such", fact)) is is_there
+
+
+def test_no_fact_reaches_from_one_value_into_the_next() -> None:
+    assert not holds(folded("Ada met", "Edwin."), ("met Edwin",))
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "mix"])
+def test_what_the_json_of_a_context_adds_is_no_fact(opened: Open, mode: str) -> None:
+    scaffolding = ("reference", "created_at", "rank", "ada.txt", "-----Sources-----", "description", "PERSON", "path")
+    (result,) = results(opened(), row("Who kept Gull Rock Light?", "1902", *scaffolding, "1"), modes=(mode,))
+    assert result["missing_facts"] == [*scaffolding, "1"]
+
+
+def test_numbers_of_citations_are_no_part_of_the_answer(opened: Open) -> None:
+    (result,) = results(opened(lambda request: "On Mondays [1][2]."), row("When?", "1", "2", "mondays"))
+    assert result["answer_facts"] == 1
+
+
+@pytest.mark.parametrize("mode", ["global", "drift"])
+def test_with_a_model_the_facts_of_points_count_and_not_those_that_no_point_holds(opened: Open, mode: str) -> None:
+    def reply(request: Request) -> str:
+        if request.schema is None:
+            return "It did [1]."
+        return '{"points": [{"description": "The bell\\u2028rang in 1930 [1].", "score": 80}], "follow_ups": []}'
+
+    facts = ("1930", "bell rang", "1", "80", "score", "Edwin Carrow")
+    (result,) = results(opened(reply), row("Gull Rock Light?", *facts), modes=(mode,))
+    assert result["missing_facts"] == ["1", "80", "score", "Edwin Carrow"]
+    assert folded_points("") == ""
+
+
+def test_a_reference_to_the_graph_bears_on_a_question_by_the_row_that_was_shown_too(opened: Open) -> None:
+    index = opened(lambda request: "".join(f"[{n}]" for n in range(1, 6)))
+    plain = index.query("Gull Rock Light?", graphmill.QueryParam(mode="local"))
+    light = next(row for row in plain.data["entities"] if row["entity"] == "Gull Rock Light")
+    (number,) = [r.number for r in plain.references if r.kind == "entity" and r.label == light["entity"]]
+    chunk_id = next(r.chunk_id for r in plain.references if r.number == number)
+    chunk = next(row["text"] for row in index.index.chunks.to_pylist() if row["chunk_id"] == chunk_id)
+    (fact,) = [fact for fact in ("1902", "1930") if fact in light["description"] and fact not in chunk][:1]
+    (result,) = results(index, row("Gull Rock Light?", fact), modes=("local",))
+    by_chunk = {r["number"] for r in result["references"] if fact in chunk_text(index, r["chunk_id"])}
+    assert number not in by_chunk
+    assert result["right_references"] > len(by_chunk)
+
+
+def chunk_text(opened: OpenIndex, chunk_id: str) -> str:
+    return next(row["text"] for row in opened.index.chunks.to_pylist() if row["chunk_id"] == chunk_id)
+
+
+def test_a_reference_bears_on_a_question_by_its_document_or_by_a_fact(opened: Open) -> None:
+    index = opened(lambda request: "All of them [1][2][3][4][5].")
+    (result,) = results(index, row("Gull Rock Light?", "1930", documents=("ferry.txt",)))
+    assert (result["num_references"], result["right_references"]) == (5, 2)
+
+
+def test_a_question_that_can_not_be_embedded_fails_and_the_others_go_on(path: Path) -> None:
+    hashing = HashingEmbedder(32)
+
+    def embed(texts: list[str]) -> Any:
+        return np.where(np.array([["bad" in text] for text in texts]), np.nan, hashing.embed(texts))
+
+    embedder = FunctionEmbedder(embed, 32, model=hashing.model)
+    with graphmill.open(path, None, None, embedder, WordTokenizer()) as index:
+        found = results(index, row("bad?", "1911"), row("Who founded the Harbour Trust?", "1911"))
+    assert "no vector that is finite for 'bad?'" in found[0]["error"]
+    assert (found[1]["error"], found[1]["context_facts"]) == (None, 1)
+
+
+def test_questions_of_another_thread_do_not_mix_with_an_evaluation(opened: Open) -> None:
+    def reply(request: Request) -> str:
+        return f"{'Others' if 'others' in request.messages[-1]['content'] else 'Ours'} [1]."
+
+    index, said = opened(reply), list[str]()
+    generator = index.generator
+    assert generator is not None
+    collect = generator.collect
+
+    def collect_late() -> Any:
+        time.sleep(0.005)  # in which the other thread submits
+        return collect()
+
+    generator.collect = collect_late  # type: ignore[method-assign]
+
+    def ask() -> None:
+        said.extend(index.query("What of others?", graphmill.QueryParam(mode="naive")).answer[:6] for _ in range(20))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    found = results(index, *(row(f"Ours, number {n}?", "ours", name=str(n)) for n in range(20)))
+    thread.join(30)
+    assert said == ["Others"] * 20
+    assert [result["answer_facts"] for result in found] == [1] * 20

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphmill.jobs.evaluate import cells, footnote, plain
+from graphmill.jobs.evaluate import cells, footnote, plain, run
 
 DOCUMENTS = {
     "harbour.md": "# The harbour\n\nAda Thornbury founded the Marrowport Harbour Trust in 1911.\n",
@@ -108,6 +108,43 @@ def test_questions_that_fail_are_counted_and_shown_and_the_exit_code_says_so(
     assert done.returncode == 1, done.stderr  # all of them
     assert "warning: question trust in naive: the model gave no answer" in done.stderr
     assert done.stdout.splitlines()[1].split()[-1] == "3"
+
+
+def test_the_file_of_an_earlier_run_stays_until_all_results_are_there(
+    index: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, part = tmp_path / "results.jsonl", tmp_path / "results.jsonl.part"
+    out.write_text("before", "utf-8")
+    assert graphmill("evaluate", tmp_path / "no-index", questions, "--out", out).returncode == 1
+    assert (out.read_text("utf-8"), part.exists()) == ("before", False)
+
+    from graphmill.jobs import evaluate as job
+
+    real = job.evaluate
+
+    def stopped_at_the_third(*arguments: Any) -> Any:
+        for number, result in enumerate(real(*arguments)):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield result
+
+    monkeypatch.setattr(job, "evaluate", stopped_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run(index, questions, ["naive"], {}, None, {}, out, as_json=False)
+    assert out.read_text("utf-8") == "before"
+    assert [json.loads(line)["id"] for line in part.read_text("utf-8").splitlines()] == ["trust", "2"]
+    assert f"{part} holds the 2 results so far" in capsys.readouterr().err
+    monkeypatch.setattr(job, "evaluate", real)
+    (tmp_path / "link.jsonl").symlink_to(out)
+    assert run(index, questions, ["naive"], {}, None, {}, tmp_path / "link.jsonl", as_json=False) == 0
+    assert (len(out.read_text("utf-8").splitlines()), part.exists()) == (3, False)
+    assert (tmp_path / "link.jsonl").is_symlink()
+
+
+def test_results_can_go_into_a_pipe(index: Path, questions: Path) -> None:
+    done = graphmill("evaluate", index, questions, "--mode", "naive", "--out", "/dev/stdout")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()[:3]] == ["trust", "2", "3"]
 
 
 def test_the_table_leaves_out_columns_that_say_nothing_and_keeps_zeros() -> None:
