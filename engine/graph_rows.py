@@ -6,7 +6,7 @@ import numpy as np
 
 from graphmill.engine.index import Index
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.rows import Rows
+from graphmill.engine.rows import Rows, distinct
 
 
 def reports_of(index: Index, entities: Rows, param: QueryParam) -> Rows:
@@ -19,7 +19,7 @@ def reports_of(index: Index, entities: Rows, param: QueryParam) -> Rows:
 
 def relationships_of(index: Index, entities: Rows) -> Rows:
     """All relationships of the entities: by rank, then by weight."""
-    ranked: Rows = index.by_rank[np.unique(index.place_by_rank[index.edges.gather(entities)])]
+    ranked: Rows = index.by_rank[distinct(index.place_by_rank[index.edges.gather(entities)])]
     return ranked
 
 

@@ -28,7 +28,7 @@ from graphmill.engine.models import Generator
 from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
 from graphmill.engine.question import Question
 from graphmill.engine.rerank import Reranker
-from graphmill.engine.rows import Rows
+from graphmill.engine.rows import Rows, distinct
 from graphmill.engine.run_folder import IndexFolderError
 
 WIDER = 3
@@ -235,7 +235,7 @@ def relationships_near(search: Search, text: str) -> Rows:
         return found
     near = np.zeros(index.entities.num_rows, np.float32)
     near[found] = scores
-    edges = np.unique(index.edges.gather(found))
+    edges = distinct(index.edges.gather(found))
     closeness = near[index.source[edges]] + near[index.target[edges]]
     return edges[np.lexsort((edges, -index.rank[edges], -closeness))][: param.top_k]
 
