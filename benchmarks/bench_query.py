@@ -4,11 +4,11 @@
         --lightrag-python OTHER_VENV/bin/python --out results/query.json
 
 One index of the seeded stub corpus (stub.py) a size, opened once; every mode gets the same seeded questions, in turn,
-after some that warm it up; "clock" is a sum of 20,000 numbers between them, by which runs can be compared. The stub embeds a question in well under a millisecond, and that is included. Of
-nano-graphrag global maps its reports with an instant model; without a model graphmill ranks them by their vectors.
-LightRAG, whose indexing takes minutes at 2000 chunks and grows faster than they do, is asked at up to 1000, with the
-keywords that an instant model names; graphmill's phrase finder looks for them in the question. "batch" is what
-bench_batch.py measures.
+after some that warm it up; "clock" is a sum of 20,000 numbers between them, by which runs can be compared. The stub
+embeds a question in well under a millisecond, and that is included. Of nano-graphrag global maps its reports with an
+instant model; without a model graphmill ranks them by their vectors. LightRAG, whose indexing takes minutes at 2000
+chunks and grows faster than they do, is asked at up to 1000, with the keywords that an instant model names; graphmill's
+phrase finder looks for them in the question. "batch" is what bench_batch.py measures.
 """
 
 from __future__ import annotations
