@@ -71,7 +71,7 @@ class Answer:
     def take(self, other: Answer) -> None:
         """Takes over what came of another question, or of this one at another time."""
         for f in fields(self):
-            if f.name not in ("question", "timings", "_pieces"):
+            if f.name not in ("question", "timings", "warnings", "_pieces"):
                 setattr(self, f.name, getattr(other, f.name))
 
     def document(self) -> dict[str, Any]:

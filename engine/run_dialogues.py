@@ -47,18 +47,6 @@ class Running(Generic[Result]):
         self._dialogue.close()
 
 
-def run_alone(dialogue: Dialogue[Result], generator: Generator | None) -> Result:
-    """Takes one dialogue to its end, and hands on what it raises."""
-    sent: list[Reply] | None = None
-    try:
-        while True:
-            step = next(dialogue) if sent is None else dialogue.send(sent)
-            sent = [] if isinstance(step, LookUp) else replies_to(step.requests, generator)
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-
-
 def replies_to(requests: Sequence[Request], generator: Generator | None) -> list[Reply]:
     """The replies to some requests, in their order; at most ``max_in_flight`` are open at a time."""
     if generator is None:

@@ -73,8 +73,8 @@ class SharedGenerator:
                         found = self._owners.pop(reply.id, None)
                         if found is not None:
                             found.arrived.append(reply)
+                    self._changed.notify_all()  # first: a generator that was closed meanwhile takes no more
                     self._fill()
-                    self._changed.notify_all()
 
     def _fill(self) -> None:
         while self._backlog and self._num_open < self.generator.max_in_flight:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from graphmill.engine.dialogue import Dialogue, Result
 from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.keywords import Keywords, ask_keywords, keyword_messages, phrase_keywords, read_keywords
 from graphmill.engine.models import Message, Reply, Request
-from graphmill.engine.run_dialogues import run_alone
+from graphmill.engine.run_dialogues import run_each
 
 HISTORY: Sequence[Message] = [
     {"role": "user", "content": "Who is\nAda?"},
@@ -34,11 +35,16 @@ def test_a_reply_is_read_or_known_to_hold_none(reply: str, expected: tuple[tuple
     assert read_keywords(reply) == (None if expected is None else Keywords(*expected))
 
 
+def asked(dialogue: Dialogue[Result], generator: FunctionGenerator) -> Result:
+    (result,) = run_each([dialogue], generator, lambda steps: None)
+    return result
+
+
 @pytest.mark.parametrize("question", ["", " \n"])
 def test_an_empty_question_has_no_keywords_and_asks_nothing(question: str) -> None:
     calls: list[Request] = []
     generator = FunctionGenerator(lambda request: str(calls.append(request)))
-    assert run_alone(ask_keywords(question, "en", []), generator) == (Keywords(), "")
+    assert asked(ask_keywords(question, "en", []), generator) == (Keywords(), "")
     assert not calls
 
 
@@ -55,11 +61,11 @@ def test_the_conversation_comes_before_the_question(language: str) -> None:
 def test_a_model_is_asked_and_where_it_fails_the_phrase_finder_gives_them() -> None:
     value = {"high_level_keywords": ["voyages"], "low_level_keywords": ["Ada Thornbury"]}
     question = "Where did Ada Thornbury sail?"
-    asked = FunctionGenerator(lambda request: json.dumps(value))
-    assert run_alone(ask_keywords(question, "en", []), asked) == (Keywords(("voyages",), ("Ada Thornbury",)), "")
+    answering = FunctionGenerator(lambda request: json.dumps(value))
+    assert asked(ask_keywords(question, "en", []), answering) == (Keywords(("voyages",), ("Ada Thornbury",)), "")
     for broken in ("no idea", Reply("", error="busy")):
         failing = FunctionGenerator(lambda request, broken=broken: broken)
-        found, warning = run_alone(ask_keywords(question, "en", []), failing)
+        found, warning = asked(ask_keywords(question, "en", []), failing)
         assert found == phrase_keywords(question, "en")
         assert "Ada Thornbury" in found.low_level
         assert "the model gave no keywords" in warning

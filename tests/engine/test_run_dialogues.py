@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphmill.engine.dialogue import Ask, Dialogue, LookUp
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result
 from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.modes import Search
-from graphmill.engine.run_dialogues import BATCH, Running, run_alone, run_each
+from graphmill.engine.run_dialogues import BATCH, Running, run_each
 
 Plan = Sequence[int]
 """Requests of each round; 0 stands for a look-up."""
@@ -39,6 +39,11 @@ def expected(number: int, plan: Plan) -> tuple[int, list[str]]:
     for step, num_requests in enumerate(plan):
         said += [f"re {number}.{step}.{n}" for n in range(num_requests)] or ["looked up"]
     return number, said
+
+
+def run_alone(dialogue: Dialogue[Result], generator: FunctionGenerator | None) -> Result:
+    (result,) = run_each([dialogue], generator, lambda steps: None)
+    return result
 
 
 def answering(max_in_flight: int) -> FunctionGenerator:
