@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeAlias
 
+from graphmill.engine.abort import abort
 from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result, Step
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.reply_key import request_key
@@ -49,20 +50,27 @@ class Running(Generic[Result]):
 
 
 def replies_to(requests: Sequence[Request], generator: Generator | None) -> list[Reply]:
-    """The replies to some requests, in their order; at most ``max_in_flight`` are open at a time."""
+    """The replies to some requests, in their order; at most ``max_in_flight`` are open at a time.
+
+    What is open when it is interrupted is taken back.
+    """
     if generator is None:
         raise RuntimeError("a dialogue asked a model, and there is none")
     wanted = {request.id for request in requests}
     backlog, found = deque(requests), dict[str, Reply]()
     num_open = 0
-    while len(found) < len(wanted):
-        while backlog and num_open < generator.max_in_flight:
-            generator.submit(backlog.popleft())
-            num_open += 1
-        for reply in generator.collect():
-            if reply.id in wanted:  # a reply to a question that was interrupted may still come
-                found[reply.id] = reply
-                num_open -= 1
+    try:
+        while len(found) < len(wanted):
+            while backlog and num_open < generator.max_in_flight:
+                generator.submit(backlog.popleft())
+                num_open += 1
+            for reply in generator.collect():
+                if reply.id in wanted:  # a reply to a question that was interrupted may still come
+                    found[reply.id] = reply
+                    num_open -= 1
+    except BaseException:
+        abort(generator, wanted - found.keys())
+        raise
     return [found[request.id] for request in requests]
 
 
@@ -73,8 +81,9 @@ def run_each(
 
     Dialogues are pulled BATCH at a time, one batch ahead of what the model can run, so that it has work while the next
     batch is looked up. Requests that are equal but for their ids are put to the model once while they are open, and all
-    who asked get the reply. A look-up that can't be done raises ValueError in its dialogue. What a dialogue raises ends
-    the run: a question that fails is to return so.
+    who asked get the reply. What is open when the reader stops, or anything raises, is taken back. A look-up that can't
+    be done raises ValueError in its dialogue. What a dialogue raises ends the run: a question that fails is to return
+    so.
     """
     batch = _Batch[Result](generator, look_up)
     source = iter(dialogues)
@@ -194,7 +203,8 @@ class _Batch(Generic[Result]):
                     self._advance(owner, partial(owner.dialogue.send, replies))
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends what is under way, here and in the model."""
+        abort(self._generator, set(self._waiting))
         for one in self._under_way:
             one.dialogue.close()
 

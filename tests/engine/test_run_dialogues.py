@@ -137,6 +137,49 @@ def test_an_error_of_the_engine_closes_every_dialogue() -> None:
     assert sorted(closed) == [0, 1, 2]
 
 
+class Interrupted(FunctionGenerator):
+    """Is interrupted where it would wait for the third reply, and knows what was open after that."""
+
+    left: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        super().__init__(lambda r: f"re {r.messages[0]['content']}", max_in_flight=8)
+        self.num_replies = 0
+
+    def collect(self) -> Sequence[Reply]:
+        if self.num_replies == 2:
+            raise KeyboardInterrupt
+        self.num_replies += 1
+        return [self._reply(self._open.popleft())]
+
+    def open_ids(self) -> list[str]:
+        return [request.id for request in self._open]
+
+
+def test_what_a_reader_that_stops_has_open_is_taken_back_and_nothing_else() -> None:
+    generator = Interrupted()
+    other = Request("query/other", [{"role": "user", "content": "x"}])
+    generator.submit(other)
+    batch = run_each((dialogue(n, [1]) for n in range(20)), generator, lambda steps: None)
+    assert next(batch) == expected(0, [1])
+    assert len(generator.open_ids()) == 8
+    batch.close()  # type: ignore[attr-defined]
+    assert generator.open_ids() == []  # the other one was the first to be answered
+    generator.submit(other)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_each((dialogue(n, [1]) for n in range(20)), generator, lambda steps: None))
+    assert generator.open_ids() == ["query/other"]
+
+
+def test_an_interrupt_takes_back_what_one_question_has_open() -> None:
+    generator = Interrupted()
+    running = Running(dialogue(0, [20]), generator)
+    with pytest.raises(KeyboardInterrupt):
+        running.to_answer()
+    assert generator.num_replies == 2
+    assert generator.open_ids() == []
+
+
 def test_two_open_requests_with_one_id_are_refused() -> None:
     def same(_: int) -> Dialogue[None]:
         yield Ask([Request("query/same", [])])
