@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from graphmill.engine.config import ConfigError
 from graphmill.engine.question_file import QuestionRow
+from graphmill.engine.writer_lock import WriterLock
 
 ANOTHER = "name another file with --out"
 
@@ -31,8 +29,8 @@ class AnswerFile:
     def __init__(self, path: Path, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> None:
         """``how`` is what each line must have under the same names, as JSON reads it back."""
         self._out: TextIO | None = None
-        self.path = _regular(path)
-        self._lock: TextIO | None = _lock(self.path)
+        self._lock = WriterLock(path, "answers")
+        self.path = self._lock.path
         try:
             self._kept = self._read({row.id: row for row in questions}, how) if self.path.exists() else {}
         except BaseException:
@@ -87,7 +85,7 @@ class AnswerFile:
             # A lone surrogate, which UTF-8 has no bytes for, becomes a question mark.
             self._out = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise self._lock.unwritable(error) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Adds one answer, which a kill after this call does not lose."""
@@ -99,11 +97,7 @@ class AnswerFile:
         """Ends the file, and lets others have it. Doing it twice is fine."""
         if self._out is not None:
             self._out.close()
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(OSError):
-                Path(lock.name).unlink()
-            lock.close()
+        self._lock.close()
 
     def __enter__(self) -> AnswerFile:
         return self
@@ -112,40 +106,6 @@ class AnswerFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _regular(path: Path) -> Path:
-    """The file itself, which a link may lead to: it is replaced, and neither a link nor a device may be."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(f"can't write the answers to {path}: it is no regular file; {ANOTHER}")
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    return path.resolve()
-
-
-def _lock(path: Path) -> TextIO:
-    """A file beside the path, locked until it is closed."""
-    beside = path.with_name(path.name + ".lock")
-    while True:
-        try:
-            lock = beside.open("a")
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock.fileno()), beside.stat()):
-                return lock
-        except FileNotFoundError:
-            pass  # whoever had it has just ended and taken it away
-        except OSError as error:
-            lock.close()
-            if not isinstance(error, BlockingIOError):
-                raise _unwritable(path, error) from error
-            raise ConfigError(f"another process is writing answers to {path}; wait for it or stop it") from None
-        lock.close()
 
 
 def _differences(row: Mapping[str, Any], how: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:
@@ -163,7 +123,3 @@ def _differences(row: Mapping[str, Any], how: Mapping[str, Any], prefix: str = "
             was.append(f"{prefix}{name} = {found!r}")
             now.append(f"{prefix}{name} = {value!r}")
     return was, now
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"can't write the answers to {path}: {error.strerror}")

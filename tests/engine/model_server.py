@@ -135,8 +135,8 @@ def serving(script: Script) -> Iterator[ModelServer]:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Waits for what happens in another thread or process; fails after ten seconds."""
-    deadline = time.monotonic() + 10
+    """Waits for what happens in another thread or process; fails after half a minute."""
+    deadline = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < deadline, "it has not come to that"
         time.sleep(0.005)

@@ -119,7 +119,7 @@ def test_a_second_process_is_refused_until_the_first_one_is_done(tmp_path: Path)
         answers.begin(MADE_WITH)
         answers.write(row(1))
         refused = subprocess.run(other, capture_output=True, text=True, check=False)
-        assert f"another process is writing answers to {path}" in refused.stderr
+        assert f"another process is writing the answers to {path}; " in refused.stderr
         answers.write(row(2))
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["1", "2"]
     path.unlink()
