@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -13,7 +13,9 @@ from graphmill.engine.config import ConfigError
 from graphmill.engine.question_file import QuestionRow
 from graphmill.engine.writer_lock import WriterLock
 
-ANOTHER = "name another file with --out"
+CUT = '{"id": '
+"""What a line begins with: the last one is one that was cut off only if it does so too."""
+ANOTHER = "move it away, or name another file with --out"
 
 
 class AnswerFile:
@@ -21,7 +23,8 @@ class AnswerFile:
     ``error``.
 
     What an earlier run wrote is kept, but for errors, a last line that was cut off, and answers in another mode than
-    the question is to be asked in now, so that those are asked again. Nothing is written before ``begin``. Raises
+    the question is to be asked in now, so that those are asked again. A question that is asked in several modes is
+    several of ``questions``. Nothing is written before ``begin``. Raises
     ConfigError where the file holds what is no answer to these questions, or another process writes to it, and leaves
     it as it is.
     """
@@ -32,15 +35,20 @@ class AnswerFile:
         self._lock = WriterLock(path, "answers")
         self.path = self._lock.path
         try:
-            self._kept = self._read({row.id: row for row in questions}, how) if self.path.exists() else {}
+            self._kept = self._read(questions, how) if self.path.exists() else {}
         except BaseException:
             self.close()
             raise
         self.done = frozenset(self._kept)
-        """Ids of the questions that were answered before."""
+        """Ids and modes of the questions that were answered before."""
 
-    def _read(self, asked: Mapping[str, QuestionRow], how: Mapping[str, Any]) -> dict[str, str]:
-        kept: dict[str, str] = {}
+    def kept(self) -> Iterator[dict[str, Any]]:
+        """The answers of an earlier run that stay."""
+        return map(json.loads, self._kept.values())
+
+    def _read(self, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> dict[tuple[str, str | None], str]:
+        texts, wanted = {row.id: row.question for row in questions}, {(row.id, row.mode) for row in questions}
+        kept: dict[tuple[str, str | None], str] = {}
         try:
             lines = self.path.read_bytes().decode("utf-8", "replace").split("\n")
         except OSError as error:
@@ -52,17 +60,17 @@ class AnswerFile:
                 row = json.loads(line)
                 question, answered = row["question"], str(row["id"])
             except (ValueError, KeyError, TypeError):
-                if number == len(lines):  # no line end: whoever wrote it was stopped
+                if number == len(lines) and line[: len(CUT)] == CUT[: len(line)]:
                     break
                 raise ConfigError(f"{self.path}, line {number} is no answer; {ANOTHER}") from None
-            if answered not in asked or asked[answered].question != question:
+            if texts.get(answered) != question:
                 raise ConfigError(
                     f"{self.path}, line {number} answers a question with the id {answered!r} that is not among these; "
                     f"{ANOTHER}"
                 )
             self._compare(row, how)
-            if not row.get("error") and row.get("mode") == asked[answered].mode:
-                kept.setdefault(answered, line)
+            if not row.get("error") and (answered, row.get("mode")) in wanted:
+                kept.setdefault((answered, row["mode"]), line)
         return kept
 
     def _compare(self, row: Mapping[str, Any], how: Mapping[str, Any]) -> None:
@@ -73,8 +81,8 @@ class AnswerFile:
     def begin(self, how: Mapping[str, Any]) -> None:
         """Leaves in the file what is kept, and opens it for more. ``how`` is compared as the first one was: it is what
         is only known when the models are there."""
-        for line in self._kept.values():
-            self._compare(json.loads(line), how)
+        for row in self.kept():
+            self._compare(row, how)
         partial = self.path.with_name(self.path.name + ".partial")
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as out:
