@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from graphmill.jobs.interrupts import put_off, without_echo
 from graphmill.jobs.show import printable, show
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
     """Shows the pieces as they come, and returns the whole text as it was shown.
 
     On a terminal a finished block (a paragraph, a list, a table, code) is printed for good, and the one that is being
-    written is drawn anew with each piece; so a long answer scrolls as any other output.
+    written is drawn anew with each piece; so a long answer scrolls as any other output. Whatever raises, what has come
+    stays there.
     """
     if console is None and not sys.stdout.isatty():
         return _write_plain(pieces)
@@ -33,21 +36,28 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
     text, num_printed, drawn = "", 0, 0.0
     # Rich's own thread could draw between the moment at which a print finds out how far to go back and the print: then
     # lines are lost that stand above.
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        for piece in map(printable, pieces):
-            text += piece
-            # Only a line that is whole can begin the block that shows the one before it to be finished.
-            for end in block_ends(text[num_printed:]) if "\n" in piece else ():
-                with console:  # one write, so that nothing flickers
-                    live.update("", refresh=True)
-                    console.print(_markdown(text[num_printed : num_printed + end]), "")
-                num_printed += end
-            if time.monotonic() - drawn >= REFRESH_S:
-                live.update(_markdown(text[num_printed:]), refresh=True)
-                drawn = time.monotonic()
-        live.update("")
-    if text[num_printed:].strip():
-        console.print(_markdown(text[num_printed:]))
+    try:
+        with (
+            without_echo(console.file),
+            Live(console=console, auto_refresh=False, transient=True) as live,
+            ExitStack() as stack,
+        ):
+            stack.callback(live.update, "")  # of a last drawing that is higher than the screen a part would stay
+            for piece in map(printable, pieces):
+                text += piece
+                with put_off():
+                    # Only a line that is whole can begin the block that shows the one before it to be finished.
+                    for end in block_ends(text[num_printed:]) if "\n" in piece else ():
+                        with console:  # one write, so that nothing flickers
+                            live.update("", refresh=True)
+                            console.print(_markdown(text[num_printed : num_printed + end]), "")
+                        num_printed += end
+                    if time.monotonic() - drawn >= REFRESH_S:
+                        live.update(_markdown(text[num_printed:]), refresh=True)
+                        drawn = time.monotonic()
+    finally:
+        if text[num_printed:].strip():
+            console.print(_markdown(text[num_printed:]))
     return text
 
 
