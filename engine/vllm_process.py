@@ -28,6 +28,7 @@ TRIED = ((0, 26), (0, 32))
 """First and last version of vLLM that this was tried with."""
 _LENGTH = struct.Struct("<I")
 _TELLING = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Exit)\b: |out of memory|CUDA error|\bKilled\b|Fatal Python error")
+_WARNING = re.compile(r"^(?:\(\w+ pid=\d+\) )?WARNING ")
 _NOISE = re.compile(r"^(?:\(\w+ pid=\d+\) )?(?:INFO|DEBUG) |^\s*$")
 
 
@@ -55,7 +56,7 @@ class VLLMProcess:
         self._ready = threading.Event()
         self._sending = threading.RLock()
         self._is_closed = self._is_done = False
-        self._ended_itself = False
+        self._ended_itself = self._is_refusal = False
         self.facts: dict[str, Any] = {}
         """version, max_model_len, and dimension of an embedder; once it is ready."""
         self.fatal = ""
@@ -106,12 +107,17 @@ class VLLMProcess:
             return
 
     def last_words(self) -> str:
-        """Why the process ended: its own reason, and the last lines that it wrote."""
+        """Why the process ended: its own reason, and the last lines that it wrote, unless it ended because it turned
+        down what was asked of it."""
+        if self._is_refusal:
+            return self.fatal
         self._process.poll()
         self._log.flush()
         lines = Path(self._log.name).read_text("utf-8", "replace").splitlines()
-        # A traceback's frames say less than its errors, and the first that was met is often the cause of the others.
-        telling = list(dict.fromkeys(line.strip() for line in lines if _TELLING.search(line)))[-LAST_ERRORS:]
+        # A traceback's frames say less than its errors, and the first that was met is often the cause of the others. An
+        # error that there is a warning of was got over.
+        errors = (line.strip() for line in lines if _TELLING.search(line) and not _WARNING.match(line))
+        telling = list(dict.fromkeys(errors))[-LAST_ERRORS:]
         telling = telling or [line for line in lines if not _NOISE.match(line)][-LAST_LINES:]
         code = self._process.returncode
         how = f"vLLM's process ended with {_status(code)}" if code is not None else "vLLM's process is gone"
@@ -139,7 +145,7 @@ class VLLMProcess:
         self._socket.close()
         self._log.close()
         self._is_done = True
-        if not self._ended_itself:  # else its log is what the error points to
+        if not self._ended_itself or self._is_refusal:  # else its log is what the error points to
             Path(self._log.name).unlink(missing_ok=True)
 
     def _kill_group(self) -> None:
@@ -160,7 +166,7 @@ class VLLMProcess:
                     self.facts = message["ready"]
                     self._ready.set()
                 else:
-                    self.fatal = message.get("fatal", "")
+                    self.fatal, self._is_refusal = message.get("fatal", ""), message.get("refusal", False)
                     break
         if not self._is_closed:
             self._ended_itself = True

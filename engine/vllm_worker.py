@@ -268,10 +268,11 @@ async def serve(connection: socket.socket) -> None:
         worker = Worker(engine, tokenizer, setup, writer)
         warning = await worker.check_scoring() if setup["task"] == "score" else ""
     except Exception as error:
-        why = str(error) if isinstance(error, SetupError) else f"{type(error).__name__}: {error}"
-        send(writer, {"fatal": why})
+        is_refusal = isinstance(error, SetupError)
+        why = str(error) if is_refusal else f"{type(error).__name__}: {error}"
+        send(writer, {"fatal": why, "refusal": is_refusal})
         await writer.drain()
-        if isinstance(error, SetupError):
+        if is_refusal:
             raise SystemExit(why) from error
         raise
     import vllm

@@ -6,6 +6,7 @@ The stand-in's score of a pair is the number of characters of its text.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,6 +124,20 @@ def test_a_model_that_scores_no_pairs_is_refused_once_and_not_loaded_again(make:
     with pytest.raises(EngineGone, match=says):
         reranker.rank("q", ["a"])
     assert reranker._process._number == 0
+
+
+def test_a_refusal_is_its_reason_and_nothing_of_what_vllm_has_logged(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(EngineGone) as refusal:
+        make("org/two-labels").rank("q", ["a"])
+    assert str(refusal.value) == "a model that scores pairs has 1 label, got one with 2"
+    assert not list(tmp_path.iterdir())  # no log is pointed to
+    with pytest.raises(EngineGone, match="its log is") as failure:
+        make("org/too-big").rank("q", ["a"])
+    assert "CUDA out of memory" in str(failure.value)
+    assert "WARNING" not in str(failure.value)
 
 
 @pytest.mark.parametrize(("text", "says"), [("kill yourself", "exit code 3"), ("lose the engine", "EngineCore")])

@@ -67,6 +67,7 @@ def score(text, params):
 
 class AsyncLLM:
     def __init__(self, args):
+        print("(EngineCore pid=7) WARNING 11-30 CustomError: could not use a fast path", flush=True)
         if args.model.endswith("too-big"):
             print("INFO 11-30 nothing to see here")
             print("torch.OutOfMemoryError: CUDA out of memory", flush=True)
