@@ -52,11 +52,10 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         found = yield from find_points(search, context, generator)
         budget = min(param.global_max_token_for_community_report, room)
         points = best_points(found, search.index.tokenizer, budget)
-        shown = numbers_cited(point["description"] for point in points)
-        context.references = [reference for reference in context.references if reference.number in shown]
+        context.citable = numbers_cited(point["description"] for point in points)
         answer.timings["map"] = round(time.perf_counter() - begin, 6)
     answer.context = context.render() if points is None else "\n".join(map(as_json, points))
-    answer.data, answer.follow_ups = context.tables(), context.follow_ups
+    answer.data, answer.follow_ups = context.tables, context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context
 

@@ -26,8 +26,10 @@ Line = dict[str, Any]
 LARGEST_REFERENCE = 99_999
 SLACK = 4
 """Tokens by which a line may exceed its parts, since what stands where they meet is cut otherwise."""
-DECODED_ROWS, DECODED_BYTES = 1 << 18, 1 << 28
-"""Columns up to this size are kept as Python's strings once they were wanted: Arrow takes ten times as long."""
+DECODED_BYTES = 1 << 28
+"""Columns are kept as Python's strings once they were wanted, up to this size of all: Arrow takes ten times as long."""
+KEPT_CHARS = 1 << 28
+"""Characters of lines that are kept as they were written."""
 MAX_ARRAY_BYTES = 2**31 - 2**20
 """What one array of strings can hold."""
 BLOCK = 64
@@ -89,7 +91,10 @@ class ContextLines:
     def __init__(self, index: Index) -> None:
         self._index, self._tokenizer = index, index.tokenizer
         self._columns: dict[tuple[str, str], Any] = {}
-        self._written: dict[str, Any] = {}
+        self._decoded_bytes = 0
+        self._written: dict[str, dict[int, str]] = {}
+        """Of each table, a row's line less its reference number."""
+        self._kept_chars = 0
         self._fixed_tokens: dict[str, int] = {}
         chunks = index.chunks
         self._starts, self._ends = (chunks[name].to_numpy() for name in ("start", "end"))
@@ -169,19 +174,26 @@ class ContextLines:
             for n, one, other, text, weight, rank, day in zip(numbers, *columns, weights, ranks, days, strict=True)
         ]  # fmt: skip
 
-    def written(self, table: str, rows: Rows, lines: Sequence[Line]) -> list[str]:
+    def written(self, table: str, rows: Rows, numbers: Sequence[int]) -> list[str]:
         """Lines of the rows as ``as_json`` writes them; of all but the reference number that is kept."""
-        if table not in self._written:
-            self._written[table] = self._room_for_lines(table)
-        kept = self._written[table]
-        if kept is None:
-            return as_json_each(lines)
-        heads = [f'{{"reference": {line["reference"]}' for line in lines]
-        tails = kept[rows].tolist()
+        kept = self._written.setdefault(table, {})
+        tails = list(map(kept.get, rows.tolist()))
         new = [place for place, tail in enumerate(tails) if tail is None]
-        for place, text in zip(new, as_json_each([lines[place] for place in new]), strict=True):
-            kept[rows[place]] = tails[place] = text[len(heads[place]) :]
-        return list(map(str.__add__, heads, tails))
+        if new:
+            lines = as_json_each(self.lines(table, rows[new], [0] * len(new)))
+            added = [line[len('{"reference": 0') :] for line in lines]
+            for place, tail in zip(new, added, strict=True):
+                tails[place] = tail
+            self._keep(table, rows[new].tolist(), added)
+        return [f'{{"reference": {number}{tail}' for number, tail in zip(numbers, tails, strict=True)]
+
+    def _keep(self, table: str, rows: list[int], tails: list[str]) -> None:
+        """Keeps the text of lines, as much as there is room for; then all are dropped, and it begins anew."""
+        self._kept_chars += sum(map(len, tails))
+        if self._kept_chars > KEPT_CHARS:
+            self._written.clear()
+            self._kept_chars = sum(map(len, tails))
+        self._written.setdefault(table, {}).update(zip(rows, tails, strict=True))
 
     def first_chunks(self, table: str, rows: Rows) -> Rows:
         """The chunk that each row is cited with: the first that it was read in."""
@@ -196,6 +208,11 @@ class ContextLines:
         first: Rows = lists.values[lists.offsets[rows]]
         return first
 
+    def same_text(self, chunks: Rows) -> tuple[Rows, list[int]]:
+        """All chunks that have the texts of these, one text's after another's, and how many of each text there are."""
+        texts, chunks_of_text = self._index.text_of_chunk[chunks], self._index.chunks_of_text
+        return chunks_of_text.gather(texts), chunks_of_text.lengths(texts).tolist()
+
     def places(self, chunks: Rows) -> Places:
         """Where the chunks stand."""
         (ids,) = self.strings("chunks", ("chunk_id",), chunks)
@@ -205,17 +222,12 @@ class ContextLines:
         """Some rows of columns of strings, column by column."""
         return [self._column(table, name, rows) for name in columns]
 
-    def _room_for_lines(self, table: str) -> Any:
-        """A place for the text of each row's line; None where a table is too large for that."""
-        source = self.claims if table == "claims" else getattr(self._index, table)
-        is_small = len(source) <= DECODED_ROWS and source.nbytes <= DECODED_BYTES
-        return np.full(len(source), None, object) if is_small else None
-
     def _column(self, table: str, name: str, rows: Rows) -> list[str]:
         column = self._columns.get((table, name))
         if column is None:
             source = (self.claims if table == "claims" else getattr(self._index, table))[name]
-            if len(source) <= DECODED_ROWS and source.nbytes <= DECODED_BYTES:
+            if self._decoded_bytes + source.nbytes <= DECODED_BYTES:
+                self._decoded_bytes += source.nbytes
                 column = np.array(source.to_pylist(), dtype=object)
             else:
                 column = source.combine_chunks() if source.nbytes < MAX_ARRAY_BYTES else source

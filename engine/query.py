@@ -126,7 +126,7 @@ def answering(
         if reply.finish_reason == "length":
             answer.warnings.append(f"the answer was cut off at {request.max_tokens} tokens")
         if param.mode != "bypass":
-            text, answer.references = cite(without_own_references(text) or text, context.references)
+            text, answer.references = cite(without_own_references(text) or text, context.references())
     answer.answer = text + render_references(answer.references, search.question.language)
     if place is not None and is_kept(reply, request.max_tokens) and not answer.warnings:
         place.keep(answer, answer.warnings)

@@ -101,7 +101,7 @@ def shown(search: Search) -> tuple[Any, ...]:
     context = Context(2000)
     if search.param.mode != "bypass" and not search.question.is_empty:
         RUN[search.param.mode](search, context)
-    return context.render(), context.tables(), context.references, context.follow_ups, search.warnings
+    return context.render(), context.tables(), context.references(), context.follow_ups, search.warnings
 
 
 def test_what_is_looked_up_together_is_what_each_question_finds_by_itself(
