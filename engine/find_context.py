@@ -12,9 +12,8 @@ from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.drift import drift_points
 from graphmill.engine.global_points import global_points
 from graphmill.engine.keywords import Keywords, ask_keywords, phrase_keywords
-from graphmill.engine.lines import as_json
 from graphmill.engine.modes import MODES, Search
-from graphmill.engine.points import Point, best_points
+from graphmill.engine.points import Point, best_points, points_as_lines
 from graphmill.engine.prompt_room import last_turns, prompt_room
 from graphmill.engine.query_param import KEYWORD_MODES
 
@@ -54,7 +53,7 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         points = best_points(found, search.index.tokenizer, budget)
         context.citable = numbers_cited(point["description"] for point in points)
         answer.timings["map"] = round(time.perf_counter() - begin, 6)
-    answer.context = context.render() if points is None else "\n".join(map(as_json, points))
+    answer.context = context.render() if points is None else points_as_lines(points)
     answer.data, answer.follow_ups = context.tables, context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context

@@ -6,11 +6,11 @@ tokenizer than the one the index was counted with, a line is counted when it is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,9 +35,7 @@ MAX_ARRAY_BYTES = 2**31 - 2**20
 BLOCK = 64
 """Lines that are counted at a time, where they were not before."""
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-_BREAK = "\n"
-_encode_all = json.JSONEncoder(ensure_ascii=False, separators=(_BREAK, ": ")).encode
+_HEAD = '{"reference":'
 _SAMPLES: dict[str, tuple[str, Line]] = {
     # What was counted of a line, and the line, with the longest of what else may stand in it.
     "entities": (
@@ -67,22 +65,8 @@ class Places(NamedTuple):
 
 def as_json(line: Line) -> str:
     """The line as it is written into a context: what is not known is left out."""
-    return _encode(_known(line))
-
-
-def as_json_each(lines: Sequence[Line]) -> list[str]:
-    """Lines of plain values as ``as_json`` writes each, in a third of the time.
-
-    They are encoded together with line breaks between all items: in JSON none stands anywhere else.
-    """
-    if not lines:
-        return []
-    encoded = _encode_all(list(map(_known, lines)))[2:-2]
-    return [f"{{{line.replace(_BREAK, ', ')}}}" for line in encoded.split("}\n{")]
-
-
-def _known(line: Line) -> Line:
-    return {name: value for name, value in line.items() if value != ""} if "" in line.values() else line
+    known = {name: value for name, value in line.items() if value != ""} if "" in line.values() else line
+    return orjson.dumps(known).decode()
 
 
 class ContextLines:
@@ -175,17 +159,16 @@ class ContextLines:
         ]  # fmt: skip
 
     def written(self, table: str, rows: Rows, numbers: Sequence[int]) -> list[str]:
-        """Lines of the rows as ``as_json`` writes them; of all but the reference number that is kept."""
+        """Lines of the rows as ``as_json`` writes them; all of one but its reference number is kept."""
         kept = self._written.setdefault(table, {})
         tails = list(map(kept.get, rows.tolist()))
         new = [place for place, tail in enumerate(tails) if tail is None]
         if new:
-            lines = as_json_each(self.lines(table, rows[new], [0] * len(new)))
-            added = [line[len('{"reference": 0') :] for line in lines]
+            added = [as_json(line)[len(_HEAD) + 1 :] for line in self.lines(table, rows[new], [0] * len(new))]
             for place, tail in zip(new, added, strict=True):
                 tails[place] = tail
             self._keep(table, rows[new].tolist(), added)
-        return [f'{{"reference": {number}{tail}' for number, tail in zip(numbers, tails, strict=True)]
+        return [f"{_HEAD}{number}{tail}" for number, tail in zip(numbers, tails, strict=True)]
 
     def _keep(self, table: str, rows: list[int], tails: list[str]) -> None:
         """Keeps the text of lines, as much as there is room for; then all are dropped, and it begins anew."""

@@ -356,7 +356,7 @@ def test_vectors_that_are_not_finite_are_left_out_and_told_of(tmp_path: Path) ->
     assert any("1 of 9 entities could not be embedded" in warning for warning in progress.warnings)
     with graphmill.open(tmp_path / "kb", embedder=embedder, tokenizer=WordTokenizer()) as kb:
         answer = kb.query("Ada1", graphmill.QueryParam(mode="local", only_need_context=True))
-    assert '"entity": "Ada1"' not in answer.context
+    assert '"entity":"Ada1"' not in answer.context
 
 
 def test_another_embedder_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -412,7 +412,7 @@ def test_an_entity_without_relationships_is_still_found_and_shown(tmp_path: Path
     run([*people(2), ("z.txt", "Zed lives alone.")], tmp_path / "kb", model)
     with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as kb:
         answer = kb.query("Who is Zed?", graphmill.QueryParam(mode="local", only_need_context=True))
-    assert '"entity": "Zed"' in answer.context
+    assert '"entity":"Zed"' in answer.context
     assert "Zed lives alone" in answer.context
 
 
