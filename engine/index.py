@@ -175,14 +175,15 @@ class Index:
         if what is None:
             return np.empty(0, np.int64)
         place = what.vector_of_row[rows[rows < len(what.vector_of_row)]]
-        place = place[place >= 0]
+        place = np.sort(place[place >= 0])
         vectors = what.vectors.vectors
         # Not by a matrix product, which adds up a row by its place, so that equal rows may differ at the last bit.
         if 2 * len(place) > len(vectors):
             scores = np.einsum("nd,d->n", vectors, vector[0])[place]
         else:
             scores = np.einsum("nd,d->n", vectors[place], vector[0])
-        by_vector = what.row_of_vector[place][np.lexsort((place, -np.nan_to_num(scores, nan=-np.inf)))]
+        scores[np.isnan(scores)] = -np.inf
+        by_vector = what.row_of_vector[place[np.argsort(-scores, kind="stable")]]
         foreign, fuse = self._channels(what, question, lexical)
         if not fuse:
             return by_vector

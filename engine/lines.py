@@ -32,6 +32,8 @@ KEPT_CHARS = 1 << 28
 """Characters of lines that are kept as they were written."""
 MAX_ARRAY_BYTES = 2**31 - 2**20
 """What one array of strings can hold."""
+FEW_PATHS = 4096
+"""Documents up to which the paths of all are counted with the first, in some milliseconds."""
 BLOCK = 64
 """Lines that are counted at a time, where they were not before."""
 
@@ -228,7 +230,8 @@ class ContextLines:
     def _tokens_of_paths(self, chunks: Rows) -> Rows:
         documents = self._document[chunks]
         if (self._path_tokens[documents] < 0).any():
-            new = np.unique(documents[self._path_tokens[documents] < 0])
+            few = len(self._paths) <= FEW_PATHS
+            new = np.arange(len(self._paths)) if few else np.unique(documents[self._path_tokens[documents] < 0])
             paths = [as_json({"path": self._paths[document]}) for document in new.tolist()]
             self._path_tokens[new] = self._tokenizer.count(paths)
         tokens: Rows = self._path_tokens[documents]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.topk import topk
+from graphmill.kernels.topk import check, topk
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ RESCORE_PAIRS = 1 << 10
 def topk_many(queries: Floats, vectors: Floats, k: int) -> tuple[Floats, Ints]:
     """What ``topk`` returns for the same vectors, float32 [n, d] in memory, whose rows are all finite."""
     n = len(vectors)
-    topk(queries, vectors[:0], k)  # refuses what exact search refuses
+    check(queries, vectors, k)
     if k >= n or not len(queries):
         return topk(queries, vectors, k)
     longest = max(float(_lengths(vectors[at : at + BLOCK_ROWS]).max()) for at in range(0, n, BLOCK_ROWS))
