@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from graphmill.engine.config import ConfigError
 from graphmill.engine.question_file import QuestionRow
+from graphmill.engine.writer_lock import WriterLock
 
-ANOTHER = "name another file with --out"
+CUT = '{"id": '
+"""What a line begins with: the last one is one that was cut off only if it does so too."""
+ANOTHER = "move it away, or name another file with --out"
 
 
 class AnswerFile:
@@ -23,7 +23,8 @@ class AnswerFile:
     ``error``.
 
     What an earlier run wrote is kept, but for errors, a last line that was cut off, and answers in another mode than
-    the question is to be asked in now, so that those are asked again. Nothing is written before ``begin``. Raises
+    the question is to be asked in now, so that those are asked again. A question that is asked in several modes is
+    several of ``questions``. Nothing is written before ``begin``. Raises
     ConfigError where the file holds what is no answer to these questions, or another process writes to it, and leaves
     it as it is.
     """
@@ -31,18 +32,23 @@ class AnswerFile:
     def __init__(self, path: Path, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> None:
         """``how`` is what each line must have under the same names, as JSON reads it back."""
         self._out: TextIO | None = None
-        self.path = _regular(path)
-        self._lock: TextIO | None = _lock(self.path)
+        self._lock = WriterLock(path, "answers")
+        self.path = self._lock.path
         try:
-            self._kept = self._read({row.id: row for row in questions}, how) if self.path.exists() else {}
+            self._kept = self._read(questions, how) if self.path.exists() else {}
         except BaseException:
             self.close()
             raise
         self.done = frozenset(self._kept)
-        """Ids of the questions that were answered before."""
+        """Ids and modes of the questions that were answered before."""
 
-    def _read(self, asked: Mapping[str, QuestionRow], how: Mapping[str, Any]) -> dict[str, str]:
-        kept: dict[str, str] = {}
+    def kept(self) -> Iterator[dict[str, Any]]:
+        """The answers of an earlier run that stay."""
+        return map(json.loads, self._kept.values())
+
+    def _read(self, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> dict[tuple[str, str | None], str]:
+        texts, wanted = {row.id: row.question for row in questions}, {(row.id, row.mode) for row in questions}
+        kept: dict[tuple[str, str | None], str] = {}
         try:
             lines = self.path.read_bytes().decode("utf-8", "replace").split("\n")
         except OSError as error:
@@ -54,17 +60,17 @@ class AnswerFile:
                 row = json.loads(line)
                 question, answered = row["question"], str(row["id"])
             except (ValueError, KeyError, TypeError):
-                if number == len(lines):  # no line end: whoever wrote it was stopped
+                if number == len(lines) and line[: len(CUT)] == CUT[: len(line)]:
                     break
                 raise ConfigError(f"{self.path}, line {number} is no answer; {ANOTHER}") from None
-            if answered not in asked or asked[answered].question != question:
+            if texts.get(answered) != question:
                 raise ConfigError(
                     f"{self.path}, line {number} answers a question with the id {answered!r} that is not among these; "
                     f"{ANOTHER}"
                 )
             self._compare(row, how)
-            if not row.get("error") and row.get("mode") == asked[answered].mode:
-                kept.setdefault(answered, line)
+            if not row.get("error") and (answered, row.get("mode")) in wanted:
+                kept.setdefault((answered, row["mode"]), line)
         return kept
 
     def _compare(self, row: Mapping[str, Any], how: Mapping[str, Any]) -> None:
@@ -75,8 +81,8 @@ class AnswerFile:
     def begin(self, how: Mapping[str, Any]) -> None:
         """Leaves in the file what is kept, and opens it for more. ``how`` is compared as the first one was: it is what
         is only known when the models are there."""
-        for line in self._kept.values():
-            self._compare(json.loads(line), how)
+        for row in self.kept():
+            self._compare(row, how)
         partial = self.path.with_name(self.path.name + ".partial")
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as out:
@@ -87,7 +93,7 @@ class AnswerFile:
             # A lone surrogate, which UTF-8 has no bytes for, becomes a question mark.
             self._out = self.path.open("a", encoding="utf-8", errors="replace", newline="\n")
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise self._lock.unwritable(error) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Adds one answer, which a kill after this call does not lose."""
@@ -99,11 +105,7 @@ class AnswerFile:
         """Ends the file, and lets others have it. Doing it twice is fine."""
         if self._out is not None:
             self._out.close()
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(OSError):
-                Path(lock.name).unlink()
-            lock.close()
+        self._lock.close()
 
     def __enter__(self) -> AnswerFile:
         return self
@@ -112,40 +114,6 @@ class AnswerFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _regular(path: Path) -> Path:
-    """The file itself, which a link may lead to: it is replaced, and neither a link nor a device may be."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(f"can't write the answers to {path}: it is no regular file; {ANOTHER}")
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    return path.resolve()
-
-
-def _lock(path: Path) -> TextIO:
-    """A file beside the path, locked until it is closed."""
-    beside = path.with_name(path.name + ".lock")
-    while True:
-        try:
-            lock = beside.open("a")
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock.fileno()), beside.stat()):
-                return lock
-        except FileNotFoundError:
-            pass  # whoever had it has just ended and taken it away
-        except OSError as error:
-            lock.close()
-            if not isinstance(error, BlockingIOError):
-                raise _unwritable(path, error) from error
-            raise ConfigError(f"another process is writing answers to {path}; wait for it or stop it") from None
-        lock.close()
 
 
 def _differences(row: Mapping[str, Any], how: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:
@@ -163,7 +131,3 @@ def _differences(row: Mapping[str, Any], how: Mapping[str, Any], prefix: str = "
             was.append(f"{prefix}{name} = {found!r}")
             now.append(f"{prefix}{name} = {value!r}")
     return was, now
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"can't write the answers to {path}: {error.strerror}")

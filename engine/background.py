@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Set
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._started: weakref.WeakSet[Coroutine[Any, Any, Any]] = weakref.WeakSet()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts a coroutine; the thread is made with the first one. Raises RuntimeError once closed."""
@@ -39,8 +40,9 @@ class Background:
                 self._thread.start()
                 # One that is forgotten ends too, but nobody waits for it: a collection of garbage may come at any time,
                 # such as during an import that the end of the other thread needs as well.
-                weakref.finalize(self, _stop, self._loop, self.closers).atexit = False
+                weakref.finalize(self, _stop, self._loop, self._started, self.closers).atexit = False
                 _alive.add(self)
+            self._started.add(work)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -56,7 +58,7 @@ class Background:
         with self._lock:
             self._is_closed = True
             if self._loop is not None and self._thread is not None:
-                _stop(self._loop, self.closers)
+                _stop(self._loop, self._started, self.closers)
                 if threading.current_thread() is not self._thread:
                     self._thread.join(STOP_TIMEOUT_S)
 
@@ -74,12 +76,11 @@ def _close_all() -> None:
         background.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, closers: list[Closer]) -> None:
+def _stop(loop: asyncio.AbstractEventLoop, started: Set[Coroutine[Any, Any, Any]], closers: list[Closer]) -> None:
     async def stop() -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Tasks that these have made are theirs to end: anyio warns of one that others cancel before it begins.
+        await _cancel({task for task in asyncio.all_tasks() if task.get_coro() in started})
+        await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
         for closer in closers:
             await closer()
         loop.stop()
@@ -89,3 +90,11 @@ def _stop(loop: asyncio.AbstractEventLoop, closers: list[Closer]) -> None:
         asyncio.run_coroutine_threadsafe(stopping, loop)
     except RuntimeError:  # the loop has ended before
         stopping.close()
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    """Cancels some tasks, and waits until they have ended."""
+    found = [task for task in tasks if task is not None]
+    for task in found:
+        task.cancel()
+    await asyncio.gather(*found, return_exceptions=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean, median
 from typing import Any
@@ -67,17 +67,23 @@ model_tokens without a model, and all that was not come to where there is an err
 
 
 def evaluate(
-    opened: OpenIndex, questions: Iterable[QuestionRow], modes: Sequence[str], param: QueryParam | None = None
+    opened: OpenIndex,
+    questions: Iterable[QuestionRow],
+    modes: Sequence[str],
+    param: QueryParam | None = None,
+    done: Collection[tuple[str, str]] = (),
 ) -> Iterator[Result]:
     """Asks every question in every mode, mode by mode, and yields a row of EVALUATION for each as it is answered.
 
     The mode of ``param`` and those of the questions don't count. An engine that is gone ends it.
+
+    done  ids of questions with modes in which they are not asked
     """
     questions = list(questions)
     param = replace(param or QueryParam(), only_need_context=False, only_need_prompt=False, stream=False)
     find_texts = _chunk_texts(opened.index)
     for mode in modes:
-        for row in questions:
+        for row in (row for row in questions if (row.id, mode) not in done):
             yield _ask(opened, row, replace(param, mode=mode), find_texts)
 
 

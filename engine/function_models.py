@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -47,7 +48,17 @@ class FunctionGenerator:
         """Replies to the oldest ``max_in_flight`` open requests."""
         if not self._open:
             raise RuntimeError("collect() was called with no request open")
-        return [self._reply(self._open.popleft()) for _ in range(min(len(self._open), self.max_in_flight))]
+        replies: list[Reply] = []
+        with suppress(IndexError):  # all others were taken back meanwhile
+            while len(replies) < self.max_in_flight:
+                replies.append(self._reply(self._open.popleft()))
+        return replies
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Drops those of the open requests that have these ids."""
+        for request in [request for request in list(self._open) if request.id in request_ids]:
+            with suppress(ValueError, IndexError):  # another thread collects, and has begun with it
+                self._open.remove(request)
 
     def close(self) -> None:
         """Drops what is open."""

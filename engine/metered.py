@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from graphmill.engine.abort import abort
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 
 
@@ -53,6 +54,10 @@ class MeteredGenerator:
             used.completion_tokens += reply.completion_tokens
             used.cached_tokens += reply.cached_tokens
         return replies
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Takes requests back, if the generator can."""
+        abort(self.generator, request_ids)
 
     def rest(self) -> None:
         """Has the generator give its memory back, if it can."""

@@ -6,7 +6,7 @@ Three protocols and the records that cross them. A stage never knows which imple
 from __future__ import annotations
 
 from collections.abc import Generator as Coroutine
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -90,6 +90,14 @@ class StreamingGenerator(Protocol):
     """A Generator that can give a reply in pieces too."""
 
     def stream(self, request: Request) -> Pieces: ...
+
+
+@runtime_checkable
+class AbortingGenerator(Protocol):
+    """A Generator that can end the work on requests before their replies are there."""
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Takes back those of the open requests that have these ids: ``collect`` gives no reply to them any more."""
 
 
 @runtime_checkable

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import Future
 from dataclasses import replace
+from itertools import count
 from types import TracebackType
 from typing import Any
 
@@ -59,9 +62,14 @@ class OpenAIGenerator:
         )
         self.max_in_flight = max_in_flight
         self.tokenizer = tokenizer
-        self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        self._held: list[Reply] = []
-        self._num_submitted = self._num_settled = self._num_collected = 0
+        self._replies: queue.SimpleQueue[tuple[int, Reply] | None] = queue.SimpleQueue()
+        self._numbers = count(1)
+        self._open: dict[int, str] = {}
+        """Of each open request by a number of its own: the caller's id."""
+        self._futures: dict[int, Future[None]] = {}
+        self._unsettled: set[int] = set()
+        self._held: list[tuple[int, Reply]] = []
+        self._settling = threading.RLock()  # a collection of garbage may close a reader, and abort, at any place
         self._num_unreachable = 0
         self._gone: str | None = None
         self._is_closed = False
@@ -85,29 +93,48 @@ class OpenAIGenerator:
     def submit(self, request: Request) -> None:
         """Sends the request in the background, as soon as fewer than ``max_in_flight`` are out."""
         body = completion_body(self.model, request)
-        self._num_submitted += 1
+        number = next(self._numbers)
+        with self._settling:
+            self._open[number] = request.id
+            self._unsettled.add(number)
         if self._gone is None:  # else the next collect() tells, after the replies that did come
-            self.server.start(self._answer(request.id, body))
+            self._futures[number] = future = self.server.start(self._answer(number, request.id, body))
+            future.add_done_callback(lambda _: self._futures.pop(number, None))
 
     def collect(self) -> Sequence[Reply]:
         """Replies that have come in, after waiting for the first; raises GeneratorGone when the server is gone."""
         if self._gone is not None and self._replies.empty():
             raise GeneratorGone(self._gone)
-        if self._num_collected == self._num_submitted:
+        if not self._open:
             raise RuntimeError("collect() was called with no request open")
         replies: list[Reply] = []
         while not replies or not self._replies.empty():
-            reply = self._replies.get()
-            if reply is None:  # woken by close(), or by the server's end
+            found = self._replies.get()
+            if found is None:  # woken by close(), or by the server's end
                 if replies:
                     self._replies.put(None)
                     break
                 if self._gone is not None:
                     raise GeneratorGone(self._gone)
                 raise RuntimeError(f"the client of {self.server.url} was closed while requests were open")
-            replies.append(reply)
-        self._num_collected += len(replies)
+            number, reply = found
+            if self._open.pop(number, None) is not None:  # else it was taken back
+                replies.append(reply)
         return replies
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Hangs up on requests, which ends the work on them, and forgets replies to them that have come."""
+        with self._settling:
+            numbers = {number for number, request_id in list(self._open.items()) if request_id in request_ids}
+            for number in numbers:
+                self._open.pop(number, None)
+            self._unsettled -= numbers
+            self._held = [(number, reply) for number, reply in self._held if number not in numbers]
+            if not self._unsettled:
+                self._hand_out()
+        for number in numbers:
+            if (future := self._futures.get(number)) is not None:
+                future.cancel()
 
     def stream(self, request: Request) -> Pieces:
         """The reply as it is written; closing it hangs up, which ends the work on it."""
@@ -155,7 +182,7 @@ class OpenAIGenerator:
     ) -> None:
         self.close()
 
-    async def _answer(self, request_id: str, body: Mapping[str, Any]) -> None:
+    async def _answer(self, number: int, request_id: str, body: Mapping[str, Any]) -> None:
         """Settles one request, whatever happens, unless it is cancelled."""
         unreachable = False
         try:
@@ -167,11 +194,15 @@ class OpenAIGenerator:
             reply = Reply(request_id, error=shorten(f"{type(error).__name__}: {error}"))
         if reply.error is not None:
             reply = replace(reply, error=self.server.redact(reply.error))
-        self._settle(reply, unreachable)
+        with self._settling:
+            self._settle(number, reply, unreachable)
 
-    def _settle(self, reply: Reply, unreachable: bool) -> None:
+    def _settle(self, number: int, reply: Reply, unreachable: bool) -> None:
         """Hands a reply out, or holds it back while it may mean that the server is gone: no fault of the request's."""
-        self._held.append(reply)
+        if number not in self._unsettled:  # it was taken back
+            return
+        self._unsettled.remove(number)
+        self._held.append((number, reply))
         self._num_unreachable = self._num_unreachable + 1 if unreachable else 0
         if self._num_unreachable >= MAX_UNREACHABLE:
             self._gone = self._gone or (
@@ -179,8 +210,10 @@ class OpenAIGenerator:
                 f"{self.server.max_retries} retries each, found nothing to connect to; last: {reply.error}"
             )
             self._replies.put(None)
-        elif not unreachable or self._num_settled + len(self._held) == self._num_submitted:
-            self._num_settled += len(self._held)
-            for held in self._held:
-                self._replies.put(held)
-            self._held.clear()
+        elif not unreachable or not self._unsettled:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        for held in self._held:
+            self._replies.put(held)
+        self._held.clear()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeAlias
 
+from graphmill.engine.abort import abort
 from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result, Step
 from graphmill.engine.models import Generator, Reply, Request
+from graphmill.engine.reply_key import request_key
 
 LookUpEach: TypeAlias = Callable[[Sequence[LookUp]], None]
 """Does many look-ups together; raises ValueError when one of them can't be done."""
@@ -48,20 +50,27 @@ class Running(Generic[Result]):
 
 
 def replies_to(requests: Sequence[Request], generator: Generator | None) -> list[Reply]:
-    """The replies to some requests, in their order; at most ``max_in_flight`` are open at a time."""
+    """The replies to some requests, in their order; at most ``max_in_flight`` are open at a time.
+
+    What is open when it is interrupted is taken back.
+    """
     if generator is None:
         raise RuntimeError("a dialogue asked a model, and there is none")
     wanted = {request.id for request in requests}
     backlog, found = deque(requests), dict[str, Reply]()
     num_open = 0
-    while len(found) < len(wanted):
-        while backlog and num_open < generator.max_in_flight:
-            generator.submit(backlog.popleft())
-            num_open += 1
-        for reply in generator.collect():
-            if reply.id in wanted:  # a reply to a question that was interrupted may still come
-                found[reply.id] = reply
-                num_open -= 1
+    try:
+        while len(found) < len(wanted):
+            while backlog and num_open < generator.max_in_flight:
+                generator.submit(backlog.popleft())
+                num_open += 1
+            for reply in generator.collect():
+                if reply.id in wanted:  # a reply to a question that was interrupted may still come
+                    found[reply.id] = reply
+                    num_open -= 1
+    except BaseException:
+        abort(generator, wanted - found.keys())
+        raise
     return [found[request.id] for request in requests]
 
 
@@ -71,8 +80,10 @@ def run_each(
     """Takes every dialogue to its end, and yields the results as they come, in no set order.
 
     Dialogues are pulled BATCH at a time, one batch ahead of what the model can run, so that it has work while the next
-    batch is looked up. A look-up that can't be done raises ValueError in its dialogue. What a dialogue raises ends the
-    run: a question that fails is to return so.
+    batch is looked up. Requests that are equal but for their ids are put to the model once while they are open, and all
+    who asked get the reply. What is open when the reader stops, or anything raises, is taken back. A look-up that can't
+    be done raises ValueError in its dialogue. What a dialogue raises ends the run: a question that fails is to return
+    so.
     """
     batch = _Batch[Result](generator, look_up)
     source = iter(dialogues)
@@ -106,6 +117,15 @@ class _Open(Generic[Result]):
     replies: dict[str, Reply | None] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
+class _Asked(Generic[Result]):
+    """A request that the model has, or is to have, and everybody who waits for its reply, each with an id of theirs."""
+
+    key: tuple[str, int]
+    """What shapes the reply."""
+    askers: list[tuple[_Open[Result], str]] = field(default_factory=list)
+
+
 class _Batch(Generic[Result]):
     """Dialogues beside each other, each at its next step."""
 
@@ -114,7 +134,9 @@ class _Batch(Generic[Result]):
         self._places = 0 if generator is None else generator.max_in_flight
         self._ahead = BATCH if generator is None else min(BATCH, max(self._places, 1))
         self._under_way: set[_Open[Result]] = set()
-        self._waiting: dict[str, _Open[Result]] = {}
+        self._waiting: dict[str, _Asked[Result]] = {}
+        self._id_of: dict[tuple[str, int], str] = {}
+        """Of each open request by what shapes its reply."""
         self._backlog: deque[Request] = deque()
         self._lookers: list[tuple[_Open[Result], LookUp]] = []
         self._num_submitted = 0
@@ -169,17 +191,20 @@ class _Batch(Generic[Result]):
         if self._generator is None or not self._num_submitted:
             return
         for reply in self._generator.collect():
-            owner = self._waiting.pop(reply.id, None)
-            if owner is None:  # a reply to a question that was interrupted may still come
+            asked = self._waiting.pop(reply.id, None)
+            if asked is None:  # a reply to a question that was interrupted may still come
                 continue
             self._num_submitted -= 1
-            owner.replies[reply.id] = reply
-            replies = [reply for reply in owner.replies.values() if reply is not None]
-            if len(replies) == len(owner.replies):
-                self._advance(owner, partial(owner.dialogue.send, replies))
+            del self._id_of[asked.key]
+            for owner, own_id in asked.askers:
+                owner.replies[own_id] = replace(reply, id=own_id)
+                replies = [reply for reply in owner.replies.values() if reply is not None]
+                if len(replies) == len(owner.replies):
+                    self._advance(owner, partial(owner.dialogue.send, replies))
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends what is under way, here and in the model."""
+        abort(self._generator, set(self._waiting))
         for one in self._under_way:
             one.dialogue.close()
 
@@ -200,5 +225,10 @@ class _Batch(Generic[Result]):
         one.replies = {request.id: None for request in step.requests}
         if len(one.replies) < len(step.requests) or one.replies.keys() & self._waiting.keys():
             raise ValueError("two open requests have one id")
-        self._waiting.update(dict.fromkeys(one.replies, one))
-        self._backlog.extend(step.requests)
+        for request in step.requests:
+            key = request_key("", request), request.max_tokens
+            request_id = self._id_of.setdefault(key, request.id)
+            if request_id == request.id:
+                self._waiting[request_id] = _Asked(key)
+                self._backlog.append(request)
+            self._waiting[request_id].askers.append((one, request.id))

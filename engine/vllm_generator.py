@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -103,7 +103,7 @@ class VLLMGenerator:
         """Of each open request by its own id: the caller's id and the replica."""
         self._replica_of: OrderedDict[str, int] = OrderedDict()
         self._load: list[int] = []
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()  # a collection of garbage may close a reader, and abort, at any place
         self._loading = threading.Lock()
         self._numbers = count(1)
         self.starts = 0
@@ -193,10 +193,19 @@ class VLLMGenerator:
                     self._replies.put((replica, None))  # what did come is handed out first
                     break
                 raise self._gone(self._processes[replica] if replica < len(self._processes) else None)
-            request_id, _ = self._open[found["id"]]
-            self._forget(found.pop("id"))
-            replies.append(Reply(request_id, **found))
+            own_id = found.pop("id")
+            request_id, _ = self._open.get(own_id, ("", -1))
+            if self._forget(own_id):  # else it was taken back
+                replies.append(Reply(request_id, **found))
         return replies
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Takes requests out of their engines' batches, and forgets replies to them that have come."""
+        processes = self._processes
+        for own_id, (request_id, replica) in list(self._open.items()):
+            is_meant = request_id in request_ids and own_id not in self._streams
+            if is_meant and self._forget(own_id) and replica < len(processes):
+                processes[replica].send({"abort": own_id})
 
     def _deliver(self, replica: int, found: dict[str, Any] | None) -> None:
         """Sorts what comes from a replica, in a thread of its own: to its stream, or to whoever collects."""

@@ -53,7 +53,7 @@ class VLLMProcess:
     ) -> None:
         self._deliver = deliver
         self._ready = threading.Event()
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
         self._is_closed = self._is_done = False
         self._ended_itself = False
         self.facts: dict[str, Any] = {}

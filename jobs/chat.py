@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ from graphmill.engine.cite import only_citing, without_own_references
 from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.models import Message
 from graphmill.engine.query_param import MODES, QueryParam
+from graphmill.engine.writer_lock import WriterLock
 from graphmill.jobs.errors import explain
 from graphmill.jobs.progress import PlainProgress
 from graphmill.jobs.show import show, show_json, show_notes
@@ -46,16 +48,20 @@ def run(
 
     Exit code 3 when nothing was typed and every question failed.
 
-    conversation  a JSONL file of messages: it is gone on with, and what is said is added to it
+    conversation  a JSONL file of messages: it is gone on with, and what is said is added, by one process at a time
     """
     try:
         parameters = QueryParam(**param, stream=not as_json)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    history = _read(conversation) if conversation is not None else []
     is_typed = sys.stdin.isatty() and not as_json
     progress = PlainProgress(quiet=as_json)
-    with open_index(index, load_config(config_file, settings), progress=progress) as opened:
+    with ExitStack() as stack:
+        history: list[Message] = []
+        if conversation is not None:
+            stack.enter_context(WriterLock(conversation, "conversation"))
+            history = _read(conversation)
+        opened = stack.enter_context(open_index(index, load_config(config_file, settings), progress=progress))
         chat = Chat(opened, parameters, history, conversation, as_json, is_typed)
         if is_typed:
             show(f"{_about(opened, parameters, history)}\n/help lists what can be typed beside questions.\n")
@@ -225,8 +231,6 @@ def _read(file: Path) -> list[Message]:
     What was cut off at its end, by a kill as it was written, is taken off the file, with the question it answers.
     """
     if not file.exists():
-        if not file.parent.is_dir():
-            raise ConfigError(f"can't keep the conversation in {file}: there is no folder {file.parent}")
         return []
     content = file.read_bytes()
     begin = content.rfind(b"\n") + 1

@@ -402,9 +402,9 @@ def _root(
 
 
 def _goes_on() -> bool:
-    """Whether what was stopped is kept: an index that is made, or answers that go to a file."""
+    """Whether what was stopped is kept: an index that is made, or answers or results that go to a file."""
     command, *rest = [*sys.argv[1:], ""]
-    return command == "index" or (command == "query" and any(word.startswith("--out") for word in rest))
+    return command == "index" or (command in ("query", "evaluate") and any(word.startswith("--out") for word in rest))
 
 
 def main() -> None:

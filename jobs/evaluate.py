@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from graphmill.engine.build import OpenIndex, open_index
 from graphmill.engine.config import ConfigError, load_config
-from graphmill.engine.evaluate import DEFAULT_MODES, evaluate, summarise, unknown_documents
+from graphmill.engine.evaluate import DEFAULT_MODES, Result, evaluate, summarise, unknown_documents
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question_file import QuestionRow, read_questions
+from graphmill.engine.run_folder import RunFolder
+from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import LiveProgress, PlainProgress, make_progress
+from graphmill.jobs.result_file import ResultFile, check
 
-PART = ".part"
-"""What the file of results is called, after its name, until it is whole."""
 MAX_SHOWN = 5
 """Failures, warnings and names of each kind that are shown; of more there is the count."""
 COLUMNS = {
@@ -47,19 +48,23 @@ def run(
 ) -> int:
     """Asks all questions in all modes and prints a table, or one JSON document.
 
-    Exit code 3 when some questions failed, 1 when all did.
+    What an earlier run has left beside ``out`` is gone on with. Exit code 3 when some questions failed, 1 when all did.
     """
     modes = list(dict.fromkeys(modes or DEFAULT_MODES))
     parameters = _parameters(modes, param)
     config = load_config(config_file, settings)
     questions = read_questions(questions_file)
-    _check(out, questions_file)
-    with (
-        make_progress(as_json) as progress,
-        open_index(index, config, progress=progress) as opened,
-        _writing(out, progress) as write,
-    ):
-        results = _results(opened, questions, modes, parameters, progress, write)
+    if out is not None:
+        check(out, questions_file)
+    with ExitStack() as stack:
+        progress = make_progress(as_json)
+        stack.enter_context(progress)
+        file = None
+        if out is not None:
+            how = {"index": RunFolder.open(index).state, "asked": asked(param, config)}
+            file = stack.enter_context(ResultFile(out, questions, modes, how, progress.warn))
+        opened = stack.enter_context(open_index(index, config, progress=progress))
+        results = _results(opened, questions, modes, parameters, progress, file)
         model = None if opened.generator is None else opened.generator.model
     report = {
         "index": str(index),
@@ -93,24 +98,31 @@ def _results(
     modes: Sequence[str],
     parameters: QueryParam,
     progress: PlainProgress | LiveProgress,
-    write: Callable[[Mapping[str, Any]], None],
-) -> list[dict[str, Any]]:
-    """Asks all questions, writes each result as it comes, and tells how far it is."""
+    file: ResultFile | None,
+) -> list[Result]:
+    """Asks all questions but those that an earlier run has results of, writes each result as it comes, and tells how
+    far it is."""
+    found = {} if file is None else dict(file.kept)
+    if file is not None:
+        file.begin(made_with(opened))
     if unknown := unknown_documents(opened.index, questions):
         progress.warn(f"the index has no {_some(unknown)}, so no reference to them counts")
-    progress.start("evaluation", len(questions) * len(modes), "questions")
-    results: list[dict[str, Any]] = []
-    for result in evaluate(opened, questions, modes, parameters):
-        results.append(result)
-        _tell(result, results, progress)
-        write(result)
+    progress.start("evaluation", len(questions) * len(modes), "questions", len(found))
+    for result in evaluate(opened, questions, modes, parameters, found.copy()):
+        found[result["id"], result["mode"]] = result
+        _tell(result, found.values(), progress)
+        if file is not None:
+            file.write(result)
         progress.advance(1, result["mode"])
+    results = [found[row.id, mode] for mode in modes for row in questions]
+    if file is not None:
+        file.finish(results)
     num_failed = _num_failed(results)
     progress.finish(f"{num_failed:,} failed" if num_failed else "")
     return results
 
 
-def _num_failed(results: Sequence[Mapping[str, Any]]) -> int:
+def _num_failed(results: Iterable[Mapping[str, Any]]) -> int:
     return sum(result["error"] is not None for result in results)
 
 
@@ -171,55 +183,8 @@ def footnote(report: Mapping[str, Any]) -> str:
     )
 
 
-def _check(out: Path | None, questions_file: Path) -> None:
-    """Raises ConfigError where the results can't be written, before any work."""
-    if out is None:
-        return
-    for path in (out, out.with_name(out.name + PART)):
-        if path.exists() and path.samefile(questions_file):
-            raise ConfigError(f"--out {out}: {path} is the file of the questions")
-    if out.is_dir():
-        raise ConfigError(f"can't write --out {out}: it is a folder")
-    if not out.parent.is_dir():
-        raise ConfigError(f"can't write --out {out}: there is no folder {out.parent}")
-
-
-@contextmanager
-def _writing(out: Path | None, progress: PlainProgress | LiveProgress) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """What writes a result to ``out``, which is replaced when all are there; else they stay beside it."""
-    if out is None:
-        yield lambda result: None
-        return
-    is_file = out.is_file() or not out.exists()  # else a pipe, which has no place beside it
-    target = out.resolve() if is_file else out  # a link stays one
-    part = target.with_name(target.name + PART) if is_file else target
-    num_written = 0
-
-    def write(result: Mapping[str, Any]) -> None:
-        nonlocal num_written
-        file.write(json.dumps(result, ensure_ascii=False) + "\n")
-        file.flush()  # what is done stays, whatever comes
-        num_written += 1
-
-    try:
-        file = part.open("w", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"can't write --out {part}: {error.strerror}") from error
-    try:
-        with file:
-            yield write
-    except BaseException:
-        if is_file and num_written:
-            progress.warn(f"{part} holds the {num_written:,} results so far")
-        elif is_file:
-            part.unlink()
-        raise
-    if is_file:
-        part.replace(target)
-
-
 def _tell(
-    result: Mapping[str, Any], results: Sequence[Mapping[str, Any]], progress: PlainProgress | LiveProgress
+    result: Mapping[str, Any], results: Iterable[Mapping[str, Any]], progress: PlainProgress | LiveProgress
 ) -> None:
     """Says why a question failed, of the first few."""
     if result["error"] is not None and _num_failed(results) <= MAX_SHOWN:

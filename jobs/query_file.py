@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,11 +12,12 @@ from typing import Any
 from graphmill.engine.answer import Answer
 from graphmill.engine.answer_file import AnswerFile
 from graphmill.engine.build import OpenIndex, open_index
-from graphmill.engine.config import Config, ConfigError, load_config
+from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.progress import Progress
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question_file import QuestionRow, read_questions
 from graphmill.engine.run_folder import RunFolder
+from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import make_progress
 from graphmill.jobs.show import show_json
 
@@ -39,22 +39,22 @@ def run(
     """Writes a JSON line an answer to ``out``, or to standard output; exit code 3 when some questions failed."""
     questions = _read(file, param)
     config = load_config(config_file, settings)
-    asked = _asked(param, config)
+    how_asked = asked(param, config)
     # The index's folder is opened before ``out`` is looked at, and its models only where something is left to ask.
     state = RunFolder.open(index).state
     num_failed = 0
     with ExitStack() as stack:
         answers = None
         if out is not None:
-            how = {"index": state, "asked": asked}
+            how = {"index": state, "asked": how_asked}
             answers = stack.enter_context(AnswerFile(out, [row for row, _ in questions], how))
-        todo = [(row, p) for row, p in questions if answers is None or row.id not in answers.done]
+        todo = [(row, p) for row, p in questions if answers is None or (row.id, row.mode) not in answers.done]
         if todo:
             progress = make_progress(quiet=as_json)
             stack.enter_context(progress)
             opened = stack.enter_context(open_index(index, config, progress=progress))
             progress.start("questions", len(questions), "questions", len(questions) - len(todo))
-            num_failed = _ask(opened, todo, asked, answers, progress)
+            num_failed = _ask(opened, todo, how_asked, answers, progress)
     if out is not None:
         summary = {"questions": len(questions), "asked": len(todo), "failed": num_failed, "out": str(out)}
         told = f"{len(todo):,} of {len(questions):,} questions asked, {num_failed:,} failed; the answers are in {out}"
@@ -77,28 +77,17 @@ def _read(file: Path, param: Mapping[str, Any]) -> Questions:
     return [(row, replace(general, mode=row.mode or general.mode)) for row in rows]
 
 
-def _asked(param: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """What was set for the questions, as JSON reads it back."""
-    models = {"llm": config.llm.model, "reranker": config.reranker.model}
-    asked: dict[str, Any] = json.loads(json.dumps({**param, **models}))
-    return asked
-
-
 def _ask(
-    opened: OpenIndex, todo: Questions, asked: Mapping[str, Any], answers: AnswerFile | None, progress: Progress
+    opened: OpenIndex, todo: Questions, how_asked: Mapping[str, Any], answers: AnswerFile | None, progress: Progress
 ) -> int:
     """Writes a line for each question as its answer comes; returns how many failed."""
-    made_with = {
-        "index": opened.index.folder.state,
-        "model": opened.generator.model if opened.generator is not None else "none",
-        "reranker": getattr(opened.reranker, "model", "none"),
-    }
+    how = made_with(opened)
     if answers is not None:
-        answers.begin(made_with)
+        answers.begin(how)
     num_failed = 0
     for number, answer in opened.query_each([(row.question, p) for row, p in todo]):
         row, parameters = todo[number]
-        line = {"id": row.id, "question": row.question, "mode": row.mode, **made_with, "asked": asked}
+        line = {"id": row.id, "question": row.question, "mode": row.mode, **how, "asked": how_asked}
         line |= _shown(answer, parameters)
         num_failed += bool(answer.error)
         if answers is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,12 +33,14 @@ Script = Callable[[str, Any], Answer]
 
 
 class ModelServer:
-    """Answers by ``script(path, body)``; keeps every request, its headers, and the most that were in flight at once."""
+    """Answers by ``script(path, body)``; keeps every request, its headers, and what came of them."""
 
     def __init__(self, script: Script, port: int = 0) -> None:
         self.script = script
         self.requests: list[tuple[str, Any, dict[str, str]]] = []
         self.max_in_flight = self._in_flight = 0
+        self.num_hung_up = 0
+        """Requests whose client was gone before their answer had been waited for."""
         self.lock = threading.Lock()
         self._httpd = _Httpd(("127.0.0.1", port), _handler(self))
         self.port = self._httpd.server_address[1]
@@ -50,14 +54,15 @@ class ModelServer:
         self._httpd.shutdown()
         self._httpd.server_close()
 
-    def answer(self, path: str, body: Any, headers: dict[str, str]) -> Answer:
+    def answer(self, path: str, body: Any, headers: dict[str, str], client: socket.socket) -> Answer:
         with self.lock:
             self.requests.append((path, body, headers))
             self._in_flight += 1
             self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:
             answer = self.script(path, body)
-            time.sleep(answer.wait_s)
+            if answer.wait_s and select.select([client], [], [], answer.wait_s)[0]:
+                self.num_hung_up += 1
             return answer
         finally:
             with self.lock:
@@ -81,7 +86,7 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
             self._respond(json.loads(self.rfile.read(int(self.headers["content-length"]))))
 
         def _respond(self, body: Any) -> None:
-            answer = server.answer(self.path, body, {k.lower(): v for k, v in self.headers.items()})
+            answer = server.answer(self.path, body, {k.lower(): v for k, v in self.headers.items()}, self.connection)
             if answer.hang_up:
                 self.close_connection = True
                 self.connection.shutdown(2)
@@ -127,6 +132,14 @@ def serving(script: Script) -> Iterator[ModelServer]:
         yield server
     finally:
         server.stop()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Waits for what happens in another thread or process; fails after half a minute."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it has not come to that"
+        time.sleep(0.005)
 
 
 def chat(text: str | None, finish_reason: str = "stop", **message: Any) -> Answer:

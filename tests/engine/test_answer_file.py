@@ -39,7 +39,7 @@ def test_a_run_that_was_stopped_goes_on_after_the_last_whole_line_and_asks_again
     with path.open("a") as out:
         out.write('{"id": "4", "quest')
     with AnswerFile(path, ROWS, HOW) as answers:
-        assert answers.done == {"1", "3"}
+        assert answers.done == {("1", "naive"), ("3", "naive")}
         answers.begin(MADE_WITH)
         answers.write(row(4, answer="y"))
     assert [json.loads(line)["id"] for line in path.read_text("utf-8").split("\n") if line] == ["1", "3", "4"]
@@ -75,6 +75,17 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path, l
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("content", ["notes", '{"ids": 1}', "[1]", json.dumps(row(1)) + "\nnotes"])
+def test_a_last_line_is_only_taken_for_one_that_was_cut_off_where_it_begins_as_one(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="is no answer"):
+        AnswerFile(path, ROWS, HOW)
+    assert path.read_text() == content
+
+
 def test_answers_of_another_model_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     path = written(tmp_path / "out.jsonl", row(1), row(2, error="busy"))
     before = path.read_bytes()
@@ -89,7 +100,7 @@ def test_answers_of_another_model_are_refused_before_anything_is_written(tmp_pat
 def test_a_question_that_is_to_be_asked_in_another_mode_now_is_asked_again(tmp_path: Path) -> None:
     path = written(tmp_path / "out.jsonl", row(1), row(2, mode="local"), row(3))
     with AnswerFile(path, ROWS, HOW) as answers:
-        assert answers.done == {"1", "3"}
+        assert answers.done == {("1", "naive"), ("3", "naive")}
         answers.begin(MADE_WITH)
         answers.write(row(2))
     assert [json.loads(line)["mode"] for line in path.read_text().splitlines()] == ["naive"] * 3
@@ -119,7 +130,7 @@ def test_a_second_process_is_refused_until_the_first_one_is_done(tmp_path: Path)
         answers.begin(MADE_WITH)
         answers.write(row(1))
         refused = subprocess.run(other, capture_output=True, text=True, check=False)
-        assert f"another process is writing answers to {path}" in refused.stderr
+        assert f"another process is writing the answers to {path}; " in refused.stderr
         answers.write(row(2))
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == ["1", "2"]
     path.unlink()
@@ -133,7 +144,7 @@ def test_a_link_is_followed_and_what_is_no_regular_file_is_refused(tmp_path: Pat
     written(path, row(1))
     link.symlink_to(path)
     with AnswerFile(link, ROWS, HOW) as answers:
-        assert answers.done == {"1"}
+        assert answers.done == {("1", "naive")}
         answers.begin(MADE_WITH)
         answers.write(row(2))
     assert link.is_symlink()

@@ -11,7 +11,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from model_server import Answer, ModelServer, chat, models, serving
+from model_server import Answer, ModelServer, chat, models, serving, wait_until
 
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.openai_generator import GeneratorGone, OpenAIGenerator
@@ -340,6 +340,48 @@ def test_closing_cancels_promptly_what_is_in_flight_and_wakes_collect() -> None:
         with pytest.raises(RuntimeError, match="is closed"):
             generator.submit(ask("b"))
         gate.set()
+
+
+def test_a_request_that_is_taken_back_is_hung_up_on_and_the_others_go_on() -> None:
+    def script(path: str, body: Any) -> Answer:
+        text = body["messages"][0]["content"]
+        return Answer(chat(text).body, wait_s=20 if text == "hang" else 0.1 if text == "slow" else 0)
+
+    with serving(script) as server, connect(server.url, max_in_flight=3) as generator:
+        for identity, text in (("a", "hang"), ("b", "hang"), ("c", "slow"), ("d", "quick"), ("e", "quick")):
+            generator.submit(ask(identity, text))
+        wait_until(lambda: len(server.requests) == 3)
+        generator.abort({"a", "b", "e", "never asked"})
+        found: set[str] = set()
+        while len(found) < 2:
+            found |= {reply.id for reply in generator.collect()}
+        assert found == {"c", "d"}
+        wait_until(lambda: server.num_hung_up == 2)
+        with pytest.raises(RuntimeError, match="no request open"):
+            generator.collect()
+        generator.submit(ask("a", "quick"))  # its id is free again
+        assert [reply.text for reply in generator.collect()] == ["quick"]
+        wait_until(lambda: not generator._futures)
+
+
+def test_a_reply_that_has_come_and_was_taken_back_is_not_collected() -> None:
+    with serving(lambda path, body: chat("hi")) as server, connect(server.url) as generator:
+        for identity in "abc":
+            generator.submit(ask(identity))
+        wait_until(lambda: generator._replies.qsize() == 3)
+        generator.abort({"a", "b"})
+        assert [reply.id for reply in generator.collect()] == ["c"]
+
+
+def test_replies_that_are_held_back_come_when_the_requests_they_waited_for_are_taken_back() -> None:
+    with serving(lambda path, body: Answer({}, wait_s=20)) as server, connect(server.url, max_retries=0) as generator:
+        generator.submit(ask("slow"))
+        wait_until(lambda: len(server.requests) == 1)
+        server.stop()
+        generator.submit(ask("unreachable"))
+        wait_until(lambda: len(generator._held) == 1)
+        generator.abort({"slow"})
+        assert [reply.id for reply in generator.collect()] == ["unreachable"]
 
 
 def test_collecting_nothing_is_an_error_and_no_endless_wait() -> None:

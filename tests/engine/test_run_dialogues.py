@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result
 from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.modes import Search
-from graphmill.engine.run_dialogues import BATCH, Running, run_each
+from graphmill.engine.run_dialogues import BATCH, Running, _Asked, run_each
 
 Plan = Sequence[int]
 """Requests of each round; 0 stands for a look-up."""
@@ -136,12 +137,107 @@ def test_an_error_of_the_engine_closes_every_dialogue() -> None:
     assert sorted(closed) == [0, 1, 2]
 
 
+class Interrupted(FunctionGenerator):
+    """Is interrupted where it would wait for the third reply, and knows what was open after that."""
+
+    left: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        super().__init__(lambda r: f"re {r.messages[0]['content']}", max_in_flight=8)
+        self.num_replies = 0
+
+    def collect(self) -> Sequence[Reply]:
+        if self.num_replies == 2:
+            raise KeyboardInterrupt
+        self.num_replies += 1
+        return [self._reply(self._open.popleft())]
+
+    def open_ids(self) -> list[str]:
+        return [request.id for request in self._open]
+
+
+def test_what_a_reader_that_stops_has_open_is_taken_back_and_nothing_else() -> None:
+    generator = Interrupted()
+    other = Request("query/other", [{"role": "user", "content": "x"}])
+    generator.submit(other)
+    batch = run_each((dialogue(n, [1]) for n in range(20)), generator, lambda steps: None)
+    assert next(batch) == expected(0, [1])
+    assert len(generator.open_ids()) == 8
+    batch.close()  # type: ignore[attr-defined]
+    assert generator.open_ids() == []  # the other one was the first to be answered
+    generator.submit(other)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_each((dialogue(n, [1]) for n in range(20)), generator, lambda steps: None))
+    assert generator.open_ids() == ["query/other"]
+
+
+def test_an_interrupt_takes_back_what_one_question_has_open() -> None:
+    generator = Interrupted()
+    running = Running(dialogue(0, [20]), generator)
+    with pytest.raises(KeyboardInterrupt):
+        running.to_answer()
+    assert generator.num_replies == 2
+    assert generator.open_ids() == []
+
+
 def test_two_open_requests_with_one_id_are_refused() -> None:
     def same(_: int) -> Dialogue[None]:
         yield Ask([Request("query/same", [])])
 
     with pytest.raises(ValueError, match="one id"):
         list(run_each([same(0), same(1)], answering(4), lambda searches: None))
+
+
+def asking(name: str, *texts: str, **how: Any) -> Dialogue[list[Reply]]:
+    requests = [Request(f"query/{name}-{n}", [{"role": "user", "content": t}], **how) for n, t in enumerate(texts)]
+    replies = yield Ask(requests)
+    assert [reply.id for reply in replies] == [request.id for request in requests]
+    return replies
+
+
+@pytest.mark.parametrize("places", [1, 2, 64])
+def test_equal_requests_that_are_open_together_are_put_to_the_model_once_and_all_get_the_reply(places: int) -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str | Reply:
+        asked.append(str(request.messages[0]["content"]))
+        return Reply("", error="busy") if asked[-1] == "bad" else f"re {asked[-1]}"
+
+    texts = [("a", "b"), ("b", "a", "a"), ("bad", "a"), ("bad", "c")]
+    dialogues = [asking(str(n), *text) for n, text in enumerate(texts)]
+    found = list(run_each(dialogues, FunctionGenerator(answer, max_in_flight=places), lambda steps: None))
+    said = sorted([reply.error or reply.text for reply in replies] for replies in found)
+    assert said == sorted([["re a", "re b"], ["re b", "re a", "re a"], ["busy", "re a"], ["busy", "re c"]])
+    assert len(asked) <= (4 if places == 64 else 6)  # of 9: one that has been answered is asked anew
+    asked.clear()
+    batch = run_each((asking(str(n), "same") for n in range(40)), answering(8), lambda steps: None)
+    assert [reply.text for (reply,) in batch] == ["re same"] * 40
+
+
+def test_requests_of_another_sampling_or_schema_are_not_equal() -> None:
+    asked: list[Request] = []
+    hows: list[dict[str, Any]] = [
+        {}, {"max_tokens": 5}, {"temperature": 0.5}, {"schema": {"type": "object"}}, {"options": {"seed": 1}},
+    ]  # fmt: skip
+    dialogues = [asking(str(n), "same", **how) for n, how in enumerate(hows)]
+    generator = FunctionGenerator(lambda request: asked.append(request) or "x")  # type: ignore[func-returns-value]
+    assert len(list(run_each(dialogues, generator, lambda steps: None))) == len(asked) == 5
+
+
+def test_what_is_known_of_equal_requests_goes_with_their_reply() -> None:
+    """A run of many questions holds what is open, not what has been."""
+    seen: list[int] = []
+
+    class Watched(FunctionGenerator):
+        def collect(self) -> Sequence[Reply]:
+            gc.collect()
+            seen.append(sum(isinstance(found, _Asked) for found in gc.get_objects()))
+            return super().collect()
+
+    generator = Watched(lambda request: "x", max_in_flight=4)
+    list(run_each((asking(str(n), str(n // 2)) for n in range(60)), generator, lambda steps: None))
+    assert len(seen) >= 8
+    assert max(seen) <= 8
 
 
 def test_a_dialogue_stops_before_its_answer_and_goes_on_with_the_reply() -> None:

@@ -99,6 +99,58 @@ def test_an_interrupt_while_collecting_leaves_the_others_working(monkeypatch: py
     assert replies_to(ask("b"), shared.caller())[0].text == "b-0"
 
 
+def test_what_a_caller_takes_back_gives_its_places_to_the_others_at_once() -> None:
+    class Hanging(FunctionGenerator):
+        """Never answers what says so, and waits, as a model does, while it has nothing else."""
+
+        def collect(self) -> Sequence[Reply]:
+            while all("hang" in str(request.messages) for request in list(self._open)):
+                time.sleep(0.001)
+            return [self._reply(self._open.pop())]
+
+    generator = Hanging(echo, max_in_flight=2)
+    shared = SharedGenerator(generator)
+    hanging, other = shared.caller(), shared.caller()
+    for request in ask("hang", 5):
+        hanging.submit(request)
+    with ThreadPoolExecutor(1) as pool:
+        other.submit(ask("a")[0])
+        waits = pool.submit(other.collect)
+        time.sleep(0.05)
+        assert not waits.done()
+        hanging.abort({f"hang-{n}" for n in range(5)} | {"a-0"})  # the last one is not its own
+        assert [reply.text for reply in waits.result(10)] == ["a-0"]
+    assert [reply.text for reply in replies_to(ask("b", 9), shared.caller())] == [f"b-{n}" for n in range(9)]
+    with pytest.raises(RuntimeError, match="no request open"):
+        hanging.collect()
+
+
+def test_a_generator_that_can_not_take_requests_back_is_not_given_more_than_it_takes() -> None:
+    class Plain(Slow):
+        abort = None  # type: ignore[assignment]
+
+    generator = Plain(echo, max_in_flight=3)
+    shared = SharedGenerator(generator)
+    first = shared.caller()
+    for request in ask("a", 5):
+        first.submit(request)
+    first.abort({f"a-{n}" for n in range(5)})
+    assert [reply.id for reply in replies_to(ask("b", 6), shared.caller())] == [f"b-{n}" for n in range(6)]
+    assert generator.most_open == 3
+
+
+def test_a_reply_that_has_come_and_was_taken_back_is_not_handed_out() -> None:
+    generator = FunctionGenerator(echo)
+    shared = SharedGenerator(generator)
+    first, second = shared.caller(), shared.caller()
+    for request in ask("a", 2):
+        first.submit(request)
+    second.submit(ask("b")[0])
+    assert second.collect()[0].id == "b-0"
+    first.abort({"a-0"})
+    assert [reply.id for reply in first.collect()] == ["a-1"]
+
+
 def test_a_submit_that_fails_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = FunctionGenerator(echo)
     shared = SharedGenerator(generator)

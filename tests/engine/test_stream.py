@@ -11,14 +11,14 @@ import pytest
 
 import graphmill
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
-from graphmill.engine.models import Pieces, Reply, Request
+from graphmill.engine.models import Generator, Pieces, Reply, Request
 from graphmill.engine.openai_generator import OpenAIGenerator
 from graphmill.engine.query import AnswerError
 from graphmill.engine.stream import stream
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vllm_generator import VLLMGenerator
 from graphmill.engine.vllm_process import EngineGone
-from tests.engine.model_server import Answer, ModelServer, chat, chat_events, serving
+from tests.engine.model_server import Answer, ModelServer, chat, chat_events, serving, wait_until
 
 REQUEST = Request("query/answer1", [{"role": "user", "content": "Who?"}], 10)
 
@@ -134,6 +134,40 @@ def test_a_reader_who_has_had_enough_takes_the_request_back(vllm: VLLMGenerator)
     assert "stopped: 1" in reply.text
 
 
+def test_a_batch_that_is_left_ends_what_the_engine_has_of_it(vllm: VLLMGenerator, path: Path) -> None:
+    def texts() -> Iterator[tuple[str, graphmill.QueryParam]]:
+        for text in ("quick", *(f"hang for ever {n}" for n in range(3))):
+            yield text, graphmill.QueryParam(mode="bypass")
+
+    with opened(path, vllm) as kb:
+        answers = kb.query_each(texts())
+        assert next(answers)[0] == 0
+        vllm.submit(Request("mine", [{"role": "user", "content": "hang for ever"}], 10))
+        answers.close()  # type: ignore[attr-defined]
+        assert list(vllm._open.values()) == [("mine", 0)]
+        after = kb.query("was it stopped?", graphmill.QueryParam(mode="bypass"))
+    assert "stopped: 3|" in after.answer
+
+
+def test_a_batch_that_raises_hangs_up_on_its_server(path: Path) -> None:
+    def script(_: str, body: Any) -> Answer:
+        hangs = "hang" in body["messages"][-1]["content"]
+        return Answer(chat("So.").body, wait_s=20 if hangs else 0)
+
+    param = graphmill.QueryParam(mode="bypass")
+    with serving(script) as server, opened(path, generator_of(server)) as kb:
+
+        def read() -> None:
+            for number, _ in kb.query_each([("quick", param), ("hang 1", param), ("hang 2", param)]):
+                wait_until(lambda: len(server.requests) == 3)
+                raise LookupError(number)
+
+        with pytest.raises(LookupError):
+            read()
+        wait_until(lambda: server.num_hung_up == 2)
+        assert kb.query("quick", param).answer == "So."
+
+
 def test_two_streams_and_what_is_collected_beside_them_keep_apart(vllm: VLLMGenerator) -> None:
     requests = [Request(f"query/answer{n}", [{"role": "user", "content": f"say in three {n}"}], 10) for n in range(2)]
     one, other = (vllm.stream(request) for request in requests)
@@ -182,7 +216,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def opened(path: Path, generator: FunctionGenerator | None) -> graphmill.OpenIndex:
+def opened(path: Path, generator: Generator | None) -> graphmill.OpenIndex:
     return graphmill.open(path, None, generator, HashingEmbedder(16), WordTokenizer())
 
 
@@ -262,7 +296,7 @@ def test_threads_share_an_index_and_its_server(path: Path) -> None:
     def script(_: str, body: Any) -> Answer:
         return chat(f"About {body['messages'][-1]['content'][-9:]} [1].")
 
-    with serving(script) as server, opened(path, generator_of(server)) as kb, ThreadPoolExecutor(4) as pool:  # type: ignore[arg-type]
+    with serving(script) as server, opened(path, generator_of(server)) as kb, ThreadPoolExecutor(4) as pool:
         questions = [f"Who met {n:03d}?" for n in range(40)]
         answers = pool.map(lambda q: kb.query(q, graphmill.QueryParam(mode="naive")).answer, questions, timeout=60)
         for question, answer in zip(questions, answers, strict=True):

@@ -24,7 +24,7 @@ from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Message, Reply, Request
 from graphmill.jobs.chat import Chat, _read
 from graphmill.jobs.write_markdown import _parser, block_ends, write_markdown
-from tests.engine.model_server import Answer, chat, models, serving
+from tests.engine.model_server import Answer, chat, models, serving, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +177,6 @@ def test_a_conversation_in_a_file_is_gone_on_with(kb: Path, tmp_path: Path) -> N
     file.write_text('{"role": "system", "content": "x"}\n')
     with pytest.raises(ConfigError, match="line 1 is no message"):
         _read(file)
-    with pytest.raises(ConfigError, match="there is no folder"):
-        _read(tmp_path / "nowhere" / "talk.jsonl")
 
 
 TURN = '{"role": "user", "content": "Who?"}\n{"role": "assistant", "content": "Elias."}\n'
@@ -222,6 +220,33 @@ def test_text_that_utf_8_has_no_bytes_for_does_not_end_a_conversation(kb: Path, 
     file = tmp_path / "talk.jsonl"
     Talk(kb, [], file).chat._keep({"role": "user", "content": "a\ud83db"})
     assert _read(file) == [{"role": "user", "content": "a?b"}]
+
+
+def test_a_conversation_is_one_processs_at_a_time(kb: Path, tmp_path: Path) -> None:
+    file, link = tmp_path / "talk.jsonl", tmp_path / "link.jsonl"
+    file.write_text(before := TURN + TURN[:20])
+    link.symlink_to(file)
+    with subprocess.Popen(
+        [*CHAT, str(kb), "--mode", "naive", "--conversation", str(link)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdin is not None
+        wait_until(lambda: file.read_text() == TURN)  # what was cut off is taken off
+        file.write_text(before)
+        second = said(kb, "Who met Ada?", "--conversation", str(file))
+        assert second.returncode == 2
+        assert second.stderr == (
+            f"graphmill: another process is writing the conversation to {file}; wait for it, or name another file\n"
+        )
+        assert not second.stdout
+        assert file.read_text() == before
+        first.stdin.close()
+        assert first.wait(60) == 0
+    assert said(kb, "", "--conversation", str(file)).returncode == 0
+    assert file.read_text() == TURN
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.jsonl", "talk.jsonl"]
+    nowhere = said(kb, "", "--conversation", str(tmp_path / "nowhere" / "talk.jsonl"))
+    assert nowhere.returncode == 2
+    assert "nowhere/talk.jsonl: No such file or directory" in nowhere.stderr
 
 
 def test_errors_do_not_stand_among_the_answers_and_the_exit_code_says_when_there_is_nothing_else(kb: Path) -> None:

@@ -141,6 +141,82 @@ def test_the_file_of_an_earlier_run_stays_until_all_results_are_there(
     assert (tmp_path / "link.jsonl").is_symlink()
 
 
+def left_behind(index: Path, questions: Path, out: Path, *ids: str) -> Path:
+    """The results of some questions in naive, where a run that was stopped has put them."""
+    from graphmill.jobs import evaluate as job
+
+    real = job.evaluate
+
+    def stopped(*arguments: Any) -> Any:
+        for result in real(*arguments):
+            if result["id"] not in ids:
+                raise KeyboardInterrupt
+            yield result | {"answer": "from before"}
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(job, "evaluate", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(index, questions, ["naive"], {}, None, {}, out, as_json=False)
+    return out.with_name(out.name + ".part")
+
+
+def test_an_evaluation_that_was_stopped_goes_on_where_it_was(index: Path, questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.jsonl"
+    part = left_behind(index, questions, out, "trust", "2")
+    lines = [json.loads(line) for line in part.read_text("utf-8").splitlines()]
+    lines[0]["error"] = "the server was busy"  # so it is asked again, and stands first for all that
+    part.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"id": "3", "quest', "utf-8")
+    done = graphmill("evaluate", index, questions, "--mode", "naive", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert [row["id"] for row in rows] == ["trust", "2", "3"]
+    assert [row["answer"] == "from before" for row in rows] == [False, True, False]
+    assert rows == json.loads(done.stdout)["results"]
+    assert [name for name in rows[0] if name in ("index", "asked", "model", "modes", "questions")] == []
+    assert json.loads(done.stdout)["modes"][0]["num_questions"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["questions.jsonl", "results.jsonl"]
+
+
+def test_what_another_evaluation_has_left_is_refused_and_stays_as_it_is(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "results.jsonl", tmp_path / "other.jsonl"
+    part = left_behind(index, questions, out, "trust")
+    before = part.read_bytes()
+    for changed, told in (
+        ({"facts": ["Ada"]}, "was made with questions = '"),
+        ({"question": "Who else?"}, "answers a question with the id 'trust' that is not among these"),
+    ):
+        other.write_text("".join(json.dumps(row) + "\n" for row in [QUESTIONS[0] | changed, *QUESTIONS[1:]]), "utf-8")
+        done = graphmill("evaluate", index, other, "--mode", "naive", "--out", out)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+        assert "move it away, or name another file with --out" in done.stderr
+    for arguments, told in (
+        (["--mode", "local"], "modes = ['naive'], this run has modes = ['local']"),
+        (["--mode", "naive", "--top-k", "3"], "asked.top_k = None"),
+        (["--mode", "naive", "--llm", f"replay:{questions}"], "asked.llm = 'none'"),
+    ):
+        done = graphmill("evaluate", index, questions, *arguments, "--out", out)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert told in done.stderr
+        assert "results so far" not in done.stderr
+    assert part.read_bytes() == before
+    part.write_text("what somebody keeps here", "utf-8")
+    assert graphmill("evaluate", index, questions, "--out", out).returncode == 2
+    assert part.read_text("utf-8") == "what somebody keeps here"
+    assert not out.exists()
+
+
+def test_two_evaluations_do_not_write_one_file(index: Path, questions: Path, tmp_path: Path) -> None:
+    from graphmill.engine.answer_file import AnswerFile
+
+    with AnswerFile(tmp_path / "results.jsonl.part", [], {}):
+        done = graphmill("evaluate", index, questions, "--mode", "naive", "--out", tmp_path / "results.jsonl")
+    assert done.returncode == 2
+    assert "another process is writing" in done.stderr
+
+
 def test_results_can_go_into_a_pipe(index: Path, questions: Path) -> None:
     done = graphmill("evaluate", index, questions, "--mode", "naive", "--out", "/dev/stdout")
     assert done.returncode == 0, done.stderr

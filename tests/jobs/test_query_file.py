@@ -171,6 +171,26 @@ def test_one_question_that_fails_is_counted_and_the_others_go_on(kb: Path, quest
     assert found["ada"]["answer"].startswith("So it is [1].\n\n### References")
 
 
+def test_equal_questions_have_a_line_each_and_are_put_to_the_model_once(kb: Path, tmp_path: Path) -> None:
+    def script(path: str, body: Any) -> Answer:
+        if path.endswith("/models"):
+            return models("m", max_model_len=8192)
+        return chat("So [1].") if "messages" in body else Answer({"detail": "Not Found"}, status=404)
+
+    file, out = tmp_path / "questions.jsonl", tmp_path / "out.jsonl"
+    file.write_text('{"question": "Who met Ada?"}\n' * 5 + '{"question": "Who met Elias?"}\n')
+    with serving(script) as server:
+        options = ("--llm", server.url, "--mode", "naive", "--json")
+        done = run("query", kb, "--questions", file, "--out", out, *options)
+        asked = [path for path in server.paths() if path.endswith("/chat/completions")]
+    assert json.loads(done.stdout) == {"questions": 6, "asked": 6, "failed": 0, "out": str(out)}
+    found = {row["id"]: row for row in lines(out.read_text())}
+    assert [found[str(n)]["question"] for n in range(1, 7)] == ["Who met Ada?"] * 5 + ["Who met Elias?"]
+    assert {row["answer"].split("\n")[0] for row in found.values()} == {"So [1]."}
+    assert len(out.read_text().splitlines()) == 6
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [('{"question": ""}', "line 1"), ('{"question": "x", "mode": "nope"}', '"mode" must be one of')],

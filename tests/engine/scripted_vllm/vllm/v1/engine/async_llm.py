@@ -94,7 +94,11 @@ class AsyncLLM:
         if "be slow" in text:
             await asyncio.sleep(0.3)
         if "hang for ever" in text:
-            await asyncio.sleep(60)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.num_stopped += 1
+                raise
         if "be refused" in text:
             raise ValueError("the prompt is refused")
         if "kill yourself" in text:

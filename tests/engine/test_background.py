@@ -1,0 +1,61 @@
+"""The event loop in a thread: what is under way when it is closed ends as it would by itself, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import warnings
+
+import anyio
+import pytest
+
+from graphmill.engine.background import Background
+
+
+def test_what_is_being_connected_when_it_is_closed_ends_without_a_warning() -> None:
+    """A task of a group, as anyio makes one for each address, that has not begun when everything is to stop."""
+    ended, background = threading.Event(), Background("test")
+
+    async def child() -> None:
+        await asyncio.sleep(60)
+
+    async def parent() -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                background.close()
+                asyncio.get_running_loop().call_soon(group.start_soon, child)
+                await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        future = background.start(parent())
+        assert ended.wait(10)
+        background.close()
+        gc.collect()
+    assert [str(warning.message) for warning in warned] == []
+    assert future.cancelled()
+
+
+def test_closing_ends_what_was_left_behind_too() -> None:
+    ended, background = threading.Event(), Background("test")
+
+    async def left_behind() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async def parent() -> asyncio.Task[None]:
+        task = asyncio.create_task(left_behind())
+        await asyncio.sleep(0)
+        return task
+
+    task = background.run(parent())
+    background.close()
+    assert ended.is_set()
+    assert task.cancelled()
+    with pytest.raises(RuntimeError, match="test is closed"):
+        background.run(parent())
