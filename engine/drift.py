@@ -10,9 +10,10 @@ from graphmill.engine.contexts import Context
 from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.look_up import Want
 from graphmill.engine.models import Generator
-from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
+from graphmill.engine.modes import DRIFT_REPORTS, add_local, nearest_reports
 from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
+from graphmill.engine.search import Search
 
 
 def drift_points(search: Search, context: Context, generator: Generator) -> Dialogue[list[Point]]:

@@ -11,9 +11,9 @@ from graphmill.engine.contexts import Context
 from graphmill.engine.dialogue import Dialogue
 from graphmill.engine.graph_rows import global_reports
 from graphmill.engine.models import Generator
-from graphmill.engine.modes import Search
 from graphmill.engine.points import Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
+from graphmill.engine.search import Search
 from graphmill.kernels.pack import pack_bins
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,18 +20,13 @@ from graphmill.engine.graph_rows import (
     reports_of,
     without_relatives,
 )
-from graphmill.engine.index import Index, Scores, Searchable
-from graphmill.engine.keywords import Keywords
-from graphmill.engine.look_up import Found, Lookup, Want, found_rows, look_up, no_vector
-from graphmill.engine.models import Generator
+from graphmill.engine.index import Index
+from graphmill.engine.look_up import Want
 from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
-from graphmill.engine.question import Question
-from graphmill.engine.rerank import Reranker
 from graphmill.engine.rows import Rows, distinct, first_of_each, is_in
 from graphmill.engine.run_folder import IndexFolderError
+from graphmill.engine.search import WIDER, Search
 
-WIDER = 3
-"""A reranker gets this many times as many chunks as are wanted, so that it has something to choose from."""
 FEW_TEXTS, FEW_AROUND = 250_000, 16_384
 """Texts of an index, and those of a question's entities, up to which these are all scored."""
 RANKED_CHUNKS = 100
@@ -47,75 +42,18 @@ FEW_REPORTS, FEW_NEAREST = 4096, 256
 part and of its whole, or lie too deep."""
 
 
-@dataclass
-class Search:
-    """A question on its way through an index."""
+class Passages(NamedTuple):
+    """Chunks that a mode has found, which the context ends with once a reranker, if there is one, has put them in
+    order: the best ``chunk_top_k`` of them, as many as fit ``budget`` tokens."""
 
-    index: Index
-    question: Question
-    param: QueryParam
-    generator: Generator | None = None
-    reranker: Reranker | None = None
-    warnings: list[str] = field(default_factory=list)
-    keywords: Keywords = field(default_factory=Keywords)
-    """What the keyword modes search for."""
-    found: Found = field(default_factory=Found)
-    """What was looked up for it before the mode asks, with other questions' where many are asked together."""
-
-    def look_up(self, wants: Sequence[Want]) -> None:
-        """Finds what was not looked up before, with one call to the embedder."""
-        look_up(self.index, [Lookup(list(wants), self.found, self.param.lexical)])
-
-    def nearest(self, want: Want) -> tuple[Rows, Scores]:
-        """The rows that are nearest to a text, and how near they are."""
-        if want not in self.found.rows:
-            self.look_up([want])
-        return found_rows(self.found, want)
-
-    def entities(self, text: str) -> Rows:
-        """The entities that are nearest to a text."""
-        return self.nearest(Want(text, "entities", self.param.top_k))[0]
-
-    def chunks(self, text: str, k: int) -> Rows:
-        """The chunks that are nearest to a text, one of each text."""
-        return chunks_of_texts(self.index, self.nearest(Want(text, "texts", k))[0])
-
-    def among(self, what: Searchable | None, rows: Rows) -> Rows:
-        """Some rows of a table, the nearest to the question first."""
-        text = self.question.search_text
-        if text not in self.found.vectors:
-            self.look_up([Want(text)])
-        vector = self.found.vectors[text]
-        if not np.isfinite(vector).all():
-            raise no_vector(text)
-        return self.index.search_among(what, text, vector, rows, self.param.lexical)
-
-    def searched_for(self) -> tuple[str, str]:
-        """What the keyword modes search entities and relationships for: keywords, or else the question."""
-        found, question = self.keywords, self.question.search_text
-        return ", ".join(found.low_level) or question, ", ".join(found.high_level) or question
-
-    def num_chunks(self) -> int:
-        """How many chunks are wanted before the reranker, if there is one, has chosen."""
-        return self.param.chunk_top_k * (1 if self.reranker is None else WIDER)
-
-    def chosen(self, chunks: Rows) -> Rows:
-        """The best ``chunk_top_k`` of the chunks, as the reranker puts them, or else in their order."""
-        if self.reranker is not None and len(chunks):
-            chunks = chunks[: self.num_chunks()]
-            texts = self.index.lines.strings("chunks", ("text",), chunks)[0]
-            try:
-                scores = self.reranker.rank(self.question.text, texts)
-                chunks = chunks[np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")]
-            except Exception as error:  # whatever a reranker of the caller's raises, the question is still answered
-                self.warnings.append(f"the chunks could not be reranked: {error}")
-        return chunks[: self.param.chunk_top_k]
+    chunks: Rows
+    budget: int
 
 
-def naive(search: Search, context: Context) -> None:
+def naive(search: Search, context: Context) -> Passages:
     """The chunks that are nearest to the question."""
     chunks = search.chunks(search.question.search_text, search.num_chunks())
-    context.add(search.index, "chunks", search.chosen(chunks), search.param.naive_max_token_for_text_unit)
+    return Passages(chunks, search.param.naive_max_token_for_text_unit)
 
 
 def local(search: Search, context: Context) -> None:
@@ -177,7 +115,7 @@ def _want_reports(search: Search) -> Want:
     return Want(question) if few else Want(question, "reports", FEW_NEAREST)
 
 
-def by_keywords(search: Search, context: Context) -> None:
+def by_keywords(search: Search, context: Context) -> Passages:
     """What the low-level keywords find among the entities and the high-level ones among the relationships.
 
     Both in turn in hybrid, and in mix with the chunks that are nearest to the question.
@@ -203,7 +141,7 @@ def by_keywords(search: Search, context: Context) -> None:
         nearest = search.chunks(search.question.search_text, _num_nearest(search))
         chunks = in_turn(nearest[: search.num_chunks()], chunks)
     limit = param.max_token_for_text_unit
-    context.add(index, "chunks", search.chosen(chunks), UNLIMITED if limit is None else limit)
+    return Passages(chunks, UNLIMITED if limit is None else limit)
 
 
 def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
@@ -336,11 +274,12 @@ def _keep_titles(search: Search, wants: Sequence[Want]) -> None:
     known.update({(want, search.param.lexical): search.found.rows[want] for want in wants if want in search.found.rows})
 
 
-MODES: Mapping[str, Callable[[Search, Context], None]] = {
+MODES: Mapping[str, Callable[[Search, Context], Passages | None]] = {
     "naive": naive,
     "local": local,
     "global": global_,
     "drift": drift_without_model,
     **dict.fromkeys(KEYWORD_MODES, by_keywords),
 }
-"""What fills the context of each mode; with a model drift is made of several (drift.py)."""
+"""What fills the context of each mode, but for passages that it leaves to be put in order (show_passages.py); with a
+model drift is made of several (drift.py)."""

@@ -17,7 +17,6 @@ from graphmill.engine.dialogue import Ask, Dialogue
 from graphmill.engine.find_context import find_context, prompt_kind
 from graphmill.engine.index import Index
 from graphmill.engine.models import Generator, Message, Reply, Request
-from graphmill.engine.modes import Search
 from graphmill.engine.passages import extractive_answer
 from graphmill.engine.points import AnswerError, answer_tokens
 from graphmill.engine.prompt_room import MESSAGE_TOKENS, last_turns, prompt_limit
@@ -26,6 +25,7 @@ from graphmill.engine.question import Question
 from graphmill.engine.reply_key import is_kept
 from graphmill.engine.rerank import Reranker
 from graphmill.engine.run_dialogues import Running, replies_to
+from graphmill.engine.search import Search
 from graphmill.engine.shown_text import ShownText
 from graphmill.engine.stream import stream
 from graphmill.engine.strip_thoughts import strip_thoughts

@@ -547,3 +547,39 @@ def test_a_reranker_that_fails_in_its_own_way_is_told_of(path: Path) -> None:
         answer = kb.query("Who taught Ada?", param("naive"))
     assert answer.context
     assert answer.warnings == ["the chunks could not be reranked: out of order"]
+
+
+class Together:
+    """Scores by how many letters a text has in common with the question; counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def rank(self, question: str, texts: Sequence[str]) -> np.ndarray:
+        (scores,) = self.rank_each([(question, texts)])
+        if isinstance(scores, Exception):
+            raise scores
+        return scores
+
+    def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[np.ndarray | Exception]:
+        self.calls.append(len(asked))
+        return [
+            ValueError("no")
+            if "Bea" in question
+            else np.array([len(set(question) & set(text)) for text in texts], np.float32)
+            for question, texts in asked
+        ]
+
+
+def test_the_questions_of_a_batch_are_put_to_a_reranker_together(path: Path) -> None:
+    asked = [(f"Who taught {name}?", param(mode)) for name in NAMES[:3] for mode in ("naive", "local", "mix")]
+    reranker = Together()
+    with opened(path, reranker=reranker) as kb:
+        alone = [kb.query(*one) for one in asked]
+        assert reranker.calls == [1] * 6  # local ranks nothing
+        reranker.calls.clear()
+        found = dict(kb.query_each(asked))
+    assert reranker.calls == [6]
+    assert [found[n].context for n in range(9)] == [answer.context for answer in alone]
+    told = [bool(found[n].warnings) for n in range(9)]
+    assert told == [bool(answer.warnings) for answer in alone] == [n in (3, 5) for n in range(9)]

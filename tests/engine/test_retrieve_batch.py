@@ -22,12 +22,14 @@ from graphmill.engine.index import Searchable
 from graphmill.engine.keywords import phrase_keywords
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.models import Request
-from graphmill.engine.modes import FEW_REPORTS, Search, chunks_round, nearest_reports
+from graphmill.engine.modes import FEW_REPORTS, chunks_round, nearest_reports
 from graphmill.engine.modes import MODES as RUN
 from graphmill.engine.query_param import MODES
 from graphmill.engine.question import Question
 from graphmill.engine.retrieve_batch import look_up_each
 from graphmill.engine.rows import first_of_each
+from graphmill.engine.search import Search
+from graphmill.engine.show_passages import show_passages
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vector_index import VectorIndex
 from graphmill.kernels.fuse import reciprocal_rank_fusion
@@ -101,7 +103,9 @@ def searches(kb: OpenIndex) -> list[Search]:
 def shown(search: Search) -> tuple[Any, ...]:
     context = Context(2000)
     if search.param.mode != "bypass" and not search.question.is_empty:
-        RUN[search.param.mode](search, context)
+        passages = RUN[search.param.mode](search, context)
+        if passages is not None:
+            assert list(show_passages(search, context, passages)) == []  # there is no reranker to ask
     return context.render(), context.tables(), context.references(), context.follow_ups, search.warnings
 
 
