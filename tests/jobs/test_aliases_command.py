@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from graphmill.engine.templates import load_templates
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.jobs.aliases import run as command
 from graphmill.jobs.inspect import NotFoundError, entity_view
+from tests.jobs.command_line import graphmill as graphmill_
 
 REPORT = json.dumps({"title": "T", "summary": "S", "rating": 6, "rating_explanation": "why", "findings": []})
 GROUPS = ({"IBM", "I.B.M.", "International Business Machines"}, {"Alice Smith", "Dr. Alice Smith"})
@@ -306,11 +305,6 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(
     with pytest.raises(IndexFolderError, match="no index at"):
         command(tmp_path / "nowhere", undo_all=True)
     assert not (tmp_path / "nowhere").exists()
-
-
-def graphmill_(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True)
 
 
 def test_the_command_line_lists_and_undoes(tmp_path: Path) -> None:
