@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -264,9 +265,16 @@ def test_an_index_whose_update_was_stopped_is_not_opened_for_questions(tmp_path:
     graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()).close()
 
 
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("six") / "kb"
+    run(people(6), path, Model())
+    return path
+
+
 @pytest.mark.parametrize("table", [*TABLES, "extractions", "readings", "skipped", "words"])
-def test_what_is_missing_or_broken_is_named_and_made_again(tmp_path: Path, table: str) -> None:
-    run(people(6), tmp_path / "kb", Model())
+def test_what_is_missing_or_broken_is_named_and_made_again(six: Path, tmp_path: Path, table: str) -> None:
+    shutil.copytree(six, tmp_path / "kb")
     before = contents(tmp_path / "kb")
     files = sorted((tmp_path / "kb" / table).rglob("meta.json" if table == "words" else "*.parquet"))
     files[0].unlink() if len(table) % 2 else files[0].write_bytes(files[0].read_bytes()[:100])
