@@ -14,10 +14,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphmill.engine.apply_aliases import apply_to_claims
+from graphmill.engine.claim_rows import CLAIM_COLUMNS, claim_rows
 from graphmill.engine.claims import NONE
 from graphmill.engine.context_tokens import tokens_print
-from graphmill.engine.rows import Lists, Rows, lists_by
+from graphmill.engine.rows import Rows
 
 if TYPE_CHECKING:
     from graphmill.engine.index import Index
@@ -91,7 +91,7 @@ class ContextLines:
         first = pc.index_in(documents, value_set=chunks["document_id"].combine_chunks())
         self._paths: list[str] = chunks["path"].take(first).to_pylist()
         self._path_tokens = np.full(len(documents), -1, np.int64)
-        self.claims, self.claims_of_entity, self.chunk_of_claim = _claims(index)
+        self.claims, self.claims_of_entity, self.chunk_of_claim = claim_rows(index)
         self._entity_rank = index.entities["rank"].to_numpy()
         self._tokens = {name: self._counted(name) for name in (*_SAMPLES, "claims")}
         self._paths_apart = bool(len(self._tokens["chunks"])) and int(self._tokens["chunks"][0]) >= 0
@@ -127,12 +127,12 @@ class ContextLines:
     def lines(self, table: str, rows: Rows, numbers: Sequence[int]) -> list[Line]:
         """The rows as JSON objects with these reference numbers."""
         if table == "claims":
-            columns = self.strings(table, _CLAIM, rows)
+            columns = self.strings(table, CLAIM_COLUMNS, rows)
             known = (
                 [n, *("" if value == NONE else value for value in row)]
                 for n, *row in zip(numbers, *columns, strict=True)
             )
-            return [dict(zip(("reference", *_CLAIM), row, strict=True)) for row in known]
+            return [dict(zip(("reference", *CLAIM_COLUMNS), row, strict=True)) for row in known]
         if table == "chunks":
             (texts,) = self.strings(table, ("text",), rows)
             found = zip(numbers, self._days_of(rows), self._paths_of(rows), texts, strict=True)
@@ -265,35 +265,6 @@ class ContextLines:
         place = pc.index_in(ids, value_set=counted["id"].combine_chunks())
         tokens: Rows = counted["num_tokens"].to_numpy()[place.to_numpy()].astype(np.int64)
         return tokens
-
-
-_CLAIM = ("subject", "object", "type", "status", "start", "end", "description")
-
-
-def _claims(index: Index) -> tuple[pa.Table, Lists, Rows]:
-    """CLAIMS about entities of the index, the claims of each entity (as subject, then as object), and their chunks."""
-    folder = index.folder
-    num_entities = index.entities.num_rows
-    nothing = Lists(np.zeros(num_entities + 1, np.int64), np.empty(0, np.int64))
-    if "claims" not in folder.tables or not folder.tables["claims"].rows:
-        return pa.table({name: pa.array([], pa.string()) for name in _CLAIM}), nothing, np.empty(0, np.int64)
-    claims = folder.read("claims")
-    claims = claims.filter(pc.is_in(claims["text_id"], value_set=index.text_ids)).combine_chunks()
-    keys = index.entities["key"].combine_chunks()
-    if "aliases" in folder.tables:  # a name that was folded into another is no entity any more
-        folded = apply_to_claims(claims, folder.read("aliases"))
-        for name in ("subject_key", "object_key"):
-            own = pc.if_else(pc.is_in(claims[name], value_set=keys), claims[name], folded[name])
-            claims = claims.set_column(claims.schema.get_field_index(name), name, own)
-    ends = [
-        pc.fill_null(pc.index_in(claims[name], value_set=keys), -1).to_numpy() for name in ("subject_key", "object_key")
-    ]
-    entity = np.concatenate(ends).astype(np.int64)
-    claim = np.tile(np.arange(claims.num_rows, dtype=np.int64), 2)[entity >= 0]
-    by_entity = lists_by(entity[entity >= 0], num_entities)
-    texts = pc.index_in(claims["text_id"], value_set=index.text_ids).to_numpy().astype(np.int64)
-    chunks = index.chunks_of_text.values[index.chunks_of_text.offsets[texts]]
-    return claims, Lists(by_entity.offsets, claim[by_entity.values]), chunks
 
 
 def _rank(rank: float) -> int | float:

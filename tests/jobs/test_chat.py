@@ -225,7 +225,9 @@ def test_a_conversation_is_one_processs_at_a_time(kb: Path, tmp_path: Path) -> N
     file.write_text(before := TURN + TURN[:20])
     link.symlink_to(file)
     with subprocess.Popen(
-        [*APART, "chat", str(kb), "--mode", "naive", "--conversation", str(link)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*APART, "chat", str(kb), "--mode", "naive", "--conversation", str(link)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as first:
         assert first.stdin is not None
         wait_until(lambda: file.read_text() == TURN)  # what was cut off is taken off
