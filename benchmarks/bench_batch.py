@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from graphmill.engine.build import OpenIndex
 from graphmill.engine.contexts import Context
 from graphmill.engine.function_models import FunctionEmbedder
 from graphmill.engine.keywords import phrase_keywords
-from graphmill.engine.modes import MODES, Search
+from graphmill.engine.modes import MODES
 from graphmill.engine.question import Question
 from graphmill.engine.retrieve_batch import look_up_each
+from graphmill.engine.search import Search
+from graphmill.engine.show_passages import show_passages
 from graphmill.engine.tokenizers import TiktokenTokenizer
 
 
@@ -56,7 +59,9 @@ def _measure(kb: OpenIndex, questions: Sequence[str], mode: str) -> dict[str, An
 
     def context(search: Search) -> None:
         made = Context(param.max_total_tokens)
-        MODES[mode](search, made)
+        passages = MODES[mode](search, made)
+        if passages is not None:
+            deque(show_passages(search, made, passages), 0)
         made.render()
 
     def each(some: list[Search]) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from graphmill.engine.contexts import Reference
 from graphmill.engine.models import Message
+from graphmill.engine.on_demand import OnDemand
 
 
 @dataclass
@@ -20,16 +21,18 @@ class Answer:
 
     Iterating over it gives the text in pieces: as the model writes them, where the question was asked with ``stream``
     (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one.
+
+    ``references`` and ``data`` are put together when they are first read; until then an answer holds on to its index.
     """
 
     question: str
     mode: str
     answer: str = ""
-    references: list[Reference] = field(default_factory=list)
+    references: OnDemand[list[Reference]] = OnDemand(list)
     """What the answer cites, at most five; all of the context's, where only that was asked for."""
     context: str = ""
     prompt: list[Message] = field(default_factory=list)
-    data: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    data: OnDemand[dict[str, list[dict[str, Any]]]] = OnDemand(dict)
     """The context's rows with their ids and reference numbers: reports, entities, relationships, claims, chunks."""
     keywords: dict[str, list[str]] = field(default_factory=dict)
     """"high_level" and "low_level", in the keyword modes."""
@@ -56,6 +59,9 @@ class Answer:
             yield from pieces
         elif self.answer:
             yield self.answer
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_references": self.references, "_data": self.data}
 
     def stream(self, pieces: Iterator[str]) -> None:
         """Has the text come out of ``pieces``, which sets ``answer`` and ``references`` at its end."""

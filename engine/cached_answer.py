@@ -14,9 +14,9 @@ from graphmill.engine.answer_cache import AnswerCache, CacheError, Kept, Vectors
 from graphmill.engine.dialogue import Ask, Dialogue, LookUp
 from graphmill.engine.look_up import Want
 from graphmill.engine.models import Message, Request
-from graphmill.engine.modes import Search
 from graphmill.engine.prompt_room import MESSAGE_TOKENS
 from graphmill.engine.read_object import read_json_object
+from graphmill.engine.search import Search
 from graphmill.engine.templates import fill, load_templates
 
 MAX_TOKENS = 64

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from typing import NamedTuple
 
 from graphmill.engine.index import Index
 from graphmill.engine.keywords import Keywords
-from graphmill.engine.lines import Line, as_json_each
+from graphmill.engine.lines import ContextLines, Line
 from graphmill.engine.rows import Rows
 
 UNLIMITED = 2**62
@@ -38,7 +38,7 @@ _KINDS = {
 }
 
 
-@dataclass(slots=True)  # not frozen: a context makes hundreds, and a frozen one takes four times as long to make
+@dataclass(slots=True)  # not frozen: a frozen one takes four times as long to make, and there may be thousands
 class Reference:
     """Something in the context that an answer can cite, and where it stands in the corpus."""
 
@@ -53,19 +53,26 @@ class Reference:
     end: int
 
 
+class Shown(NamedTuple):
+    """Rows of a table, int64, in the order in which they are shown, and the reference number of each."""
+
+    table: str
+    rows: Rows
+    numbers: list[int]
+
+
 @dataclass
 class Context:
-    """The rows that a question brought up, as the model gets them."""
+    """The rows that a question brought up, as the model gets them.
+
+    It holds row numbers. What stands in the rows is written for the prompt (``render``); as objects with their ids
+    (``tables``) and as places in the corpus (``references``) it is put together when that is asked for.
+    """
 
     room: int = UNLIMITED
     """Tokens that may still be filled, whatever a section's own budget is."""
-    sections: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Lines of each section, in the order in which they are shown."""
-    written: dict[str, list[str]] = field(default_factory=dict)
-    """The lines as text, where they came from the index."""
-    ids: dict[str, list[str]] = field(default_factory=dict)
-    """Ids of the sections' rows in the tables of the index."""
-    references: list[Reference] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    """What was added, in that order."""
     keywords: Keywords = field(default_factory=Keywords)
     """What was searched for, in the keyword modes."""
     follow_ups: list[str] = field(default_factory=list)
@@ -74,83 +81,92 @@ class Context:
     """Tables of which rows were found and none fitted, and the tokens that there were for them."""
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     """Reference number of each row that was shown, by table: the same in every context that shares this."""
+    citable: Collection[int] | None = None
+    """Numbers that can be cited; None stands for all that are shown."""
+    _lines: ContextLines | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
-        return not any(self.sections.values())
+        return not self.shown
+
+    def shown_numbers(self) -> set[int]:
+        """Reference numbers of the rows that are shown."""
+        return {number for shown in self.shown for number in shown.numbers}
 
     def render(self) -> str:
         """Each section as JSON lines under its name."""
-        parts = []
-        for name, rows in self.sections.items():
-            if rows:
-                written = self.written.get(name, [])
-                lines = written if len(written) == len(rows) else as_json_each(rows)
-                parts.append("\n".join([f"-----{name}-----", *lines]))
-        return "\n\n".join(parts)
+        if self._lines is None:
+            return ""
+        sections: dict[str, list[str]] = {}
+        for table, rows, numbers in self.shown:
+            sections.setdefault(table, [f"-----{SECTIONS[table]}-----"]).extend(
+                self._lines.written(table, rows, numbers)
+            )
+        return "\n\n".join("\n".join(lines) for lines in sections.values())
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
+    def lines(self, table: str) -> list[Line]:
+        """The rows of a table as objects."""
+        if self._lines is None:
+            return []
+        shown = (self._lines.lines(*part) for part in self.shown if part.table == table)
+        return [line for lines in shown for line in lines]
+
+    def tables(self) -> dict[str, list[Line]]:
         """The rows with their ids, by table; none is left out for being empty."""
-        found = {}
-        for table, section in SECTIONS.items():
-            rows, ids = self.sections.get(section, []), self.ids.get(section, [])
-            found[table] = [{_IDS[table]: row_id, **row} for row_id, row in zip(ids, rows, strict=True)]
+        found: dict[str, list[Line]] = {table: [] for table in SECTIONS}
+        if self._lines is not None:
+            for table, rows, numbers in self.shown:
+                (ids,) = self._lines.strings(table, (_IDS[table],), rows)
+                lines = self._lines.lines(table, rows, numbers)
+                found[table] += [{_IDS[table]: row_id, **line} for row_id, line in zip(ids, lines, strict=True)]
         return found
+
+    def references(self) -> list[Reference]:
+        """What can be cited: of a text each place where it stands, of all else the first chunk that it was read in."""
+        if self._lines is None:
+            return []
+        found = [reference for shown in self.shown for reference in _references(self._lines, *shown)]
+        return found if self.citable is None else [one for one in found if one.number in self.citable]
 
     def add(self, index: Index, table: str, rows: Rows, budget: int = UNLIMITED) -> int:
         """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these."""
-        section = SECTIONS[table]
-        heading = 0 if self.sections.get(section) else HEADING_TOKENS
+        self._lines = index.lines
+        heading = 0 if any(shown.table == table for shown in self.shown) else HEADING_TOKENS
         limit = min(budget, self.room - heading)
         kept, used = index.lines.fitting(table, rows, limit)
-        shown, ids = self.sections.setdefault(section, []), self.ids.setdefault(section, [])
         if not len(kept):
             self.unfit.update({table: limit} if len(rows) else {})
             return 0
-        rows = kept
         self.room -= used + heading
         known = self.numbers
-        numbers = [known.setdefault((table, row), len(known) + 1) for row in rows.tolist()]
-        lines = index.lines.lines(table, rows, numbers)
-        shown += lines
-        self.written.setdefault(section, []).extend(index.lines.written(table, rows, lines))
-        ids += index.lines.strings(table, (_IDS[table],), rows)[0]
-        self._cite(index, table, rows, numbers, _labels(index, table, rows, lines))
+        numbers = [known.setdefault((table, row), len(known) + 1) for row in kept.tolist()]
+        self.shown.append(Shown(table, kept, numbers))
         return used
-
-    def _cite(self, index: Index, table: str, rows: Rows, numbers: Sequence[int], labels: Sequence[str]) -> None:
-        """Adds references: of a text each place where it stands, of all else the first chunk that it was read in."""
-        kind = _KINDS[table]
-        chunks = index.lines.first_chunks(table, rows)
-        if table == "chunks":
-            texts = index.text_of_chunk[chunks]
-            lengths = index.chunks_of_text.lengths(texts)
-            chunks = index.chunks_of_text.gather(texts)
-            numbers = [n for n, times in zip(numbers, lengths.tolist(), strict=True) for _ in range(times)]
-        places = index.lines.places(chunks)
-        if table == "chunks":
-            labels = places.paths
-        self.references += map(Reference, numbers, repeat(kind), labels, *places)
 
     def include(self, other: Context) -> None:
         """Takes in the rows of a context that shares the numbers, those that are not here yet."""
-        known = {reference.number for reference in self.references}
-        for section, rows in other.sections.items():
-            self.written.pop(section, None)
-            shown, ids = self.sections.setdefault(section, []), self.ids.setdefault(section, [])
-            for row, row_id in zip(rows, other.ids.get(section, []), strict=True):
-                if row["reference"] not in known:
-                    shown.append(row)
-                    ids.append(row_id)
-        self.references += [reference for reference in other.references if reference.number not in known]
+        known = self.shown_numbers()
+        self._lines = self._lines or other._lines
+        for table, rows, numbers in other.shown:
+            new = [place for place, number in enumerate(numbers) if number not in known]
+            if new:
+                self.shown.append(Shown(table, rows[new], [numbers[place] for place in new]))
 
 
-def _labels(index: Index, table: str, rows: Rows, lines: Sequence[Line]) -> list[str]:
-    """What a reference to each row says, but for chunks, which say where they stand."""
+def _references(lines: ContextLines, table: str, rows: Rows, numbers: list[int]) -> Iterator[Reference]:
+    chunks, labels = lines.first_chunks(table, rows), _labels(lines, table, rows)
     if table == "chunks":
-        return []
-    if table == "reports":
-        return index.lines.strings(table, ("title",), rows)[0]
+        chunks, lengths = lines.same_text(chunks)
+        numbers = [n for n, times in zip(numbers, lengths, strict=True) for _ in range(times)]
+    places = lines.places(chunks)
+    return map(Reference, numbers, repeat(_KINDS[table]), places.paths if labels is None else labels, *places)
+
+
+def _labels(lines: ContextLines, table: str, rows: Rows) -> list[str] | None:
+    """What a reference to each row says; None for chunks, which say where they stand."""
+    if table == "chunks":
+        return None
     if table == "relationships":
-        return [f"{line['source']} - {line['target']}" for line in lines]
-    return [line["entity" if table == "entities" else "subject"] for line in lines]
+        return list(map("{} - {}".format, *lines.strings(table, ("source", "target"), rows)))
+    column = {"reports": "title", "entities": "name", "claims": "subject"}[table]
+    return lines.strings(table, (column,), rows)[0]

@@ -4,6 +4,7 @@ A dialogue is a Python generator. It yields a step, is sent what came of it, and
 
     def ask(search):
         yield LookUp(search)  # sent []: what the mode searches for was looked up, or will be when it is asked for
+        yield (rank := Rank(reranker, question, texts))  # sent []: rank.scores are there, or rank.error says why not
         (reply,) = yield Ask([Request("a", messages)])  # sent the replies, in the order of the requests
         return reply.text
 
@@ -21,7 +22,8 @@ from graphmill.engine.models import Reply, Request
 
 if TYPE_CHECKING:
     from graphmill.engine.look_up import Want
-    from graphmill.engine.modes import Search
+    from graphmill.engine.rerank import Reranker, Scores
+    from graphmill.engine.search import Search
 
 Result = TypeVar("Result")
 
@@ -44,5 +46,18 @@ class Ask:
     """Whether the one reply is what a person waits for, and is shown as it comes where that is wanted."""
 
 
-Step: TypeAlias = LookUp | Ask
+@dataclass
+class Rank:
+    """Wants scores of some texts for a question, together with what other questions want; they are left here."""
+
+    reranker: Reranker
+    question: str
+    texts: Sequence[str]
+    scores: Scores | None = None
+    """float32 [n], the higher, the better; NaN of a text that has none."""
+    error: str = ""
+    """Why there are none."""
+
+
+Step: TypeAlias = LookUp | Ask | Rank
 Dialogue: TypeAlias = Coroutine[Step, list[Reply], Result]

@@ -10,9 +10,10 @@ from graphmill.engine.contexts import Context
 from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.look_up import Want
 from graphmill.engine.models import Generator
-from graphmill.engine.modes import DRIFT_REPORTS, Search, add_local, nearest_reports
+from graphmill.engine.modes import DRIFT_REPORTS, add_local, nearest_reports
 from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
+from graphmill.engine.search import Search
 
 
 def drift_points(search: Search, context: Context, generator: Generator) -> Dialogue[list[Point]]:
@@ -41,12 +42,12 @@ def drift_points(search: Search, context: Context, generator: Generator) -> Dial
         add_local(index, param, search.nearest(want)[0], found)
         if not found.is_empty:
             prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
-            numbers.append({reference.number for reference in found.references})
+            numbers.append(found.shown_numbers())
         context.include(found)
     options, what = param.global_special_community_map_llm_kwargs, "follow-up questions"
     parts = yield from ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, what)
     found_points = [point for part in parts for point in held_to(part.points, numbers[part.number])]
-    return [*held_to(points, {reference.number for reference in first.references}), *found_points]
+    return [*held_to(points, first.shown_numbers()), *found_points]
 
 
 def _shared(search: Search, context: Context, kind: str, asked: str | None = None) -> Context:

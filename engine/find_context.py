@@ -12,11 +12,12 @@ from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.drift import drift_points
 from graphmill.engine.global_points import global_points
 from graphmill.engine.keywords import Keywords, ask_keywords, phrase_keywords
-from graphmill.engine.lines import as_json
-from graphmill.engine.modes import MODES, Search
-from graphmill.engine.points import Point, best_points
+from graphmill.engine.modes import MODES
+from graphmill.engine.points import Point, best_points, points_as_lines
 from graphmill.engine.prompt_room import last_turns, prompt_room
 from graphmill.engine.query_param import KEYWORD_MODES
+from graphmill.engine.search import Search
+from graphmill.engine.show_passages import show_passages
 
 
 def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
@@ -40,9 +41,13 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
             search.keywords = yield from _keywords(search)
     yield LookUp(search)
     points: list[Point] | None = None
+    passages = None
     with answer.timed("retrieve"):
         if not is_mapped or param.mode == "global":
-            MODES[param.mode](search, context)
+            passages = MODES[param.mode](search, context)
+    if passages is not None:
+        with answer.timed("rerank" if search.reranker is not None else "retrieve"):
+            yield from show_passages(search, context, passages)
     if context.is_empty and context.unfit:
         limits = ", ".join(f"{table} {max(limit, 0)}" for table, limit in context.unfit.items())
         search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
@@ -52,11 +57,10 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         found = yield from find_points(search, context, generator)
         budget = min(param.global_max_token_for_community_report, room)
         points = best_points(found, search.index.tokenizer, budget)
-        shown = numbers_cited(point["description"] for point in points)
-        context.references = [reference for reference in context.references if reference.number in shown]
+        context.citable = numbers_cited(point["description"] for point in points)
         answer.timings["map"] = round(time.perf_counter() - begin, 6)
-    answer.context = context.render() if points is None else "\n".join(map(as_json, points))
-    answer.data, answer.follow_ups = context.tables(), context.follow_ups
+    answer.context = context.render() if points is None else points_as_lines(points)
+    answer.data, answer.follow_ups = context.tables, context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context
 

@@ -6,13 +6,18 @@ import numpy as np
 
 from graphmill.engine.index import Index
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.rows import Rows, distinct
+from graphmill.engine.rows import Rows, distinct, first_of_each
+
+RELATED = 64
+"""Reports whose ancestors are looked up at a time."""
 
 
 def reports_of(index: Index, entities: Rows, param: QueryParam) -> Rows:
     """Communities of the entities at most ``level`` deep: by how many of the entities they hold, then by rating."""
     found = index.communities_of_entity.gather(entities)
-    communities, held = np.unique(found[index.level[found] <= param.level], return_counts=True)
+    found = np.sort(found[index.level[found] <= param.level])
+    first = np.flatnonzero(np.diff(found, prepend=-1))
+    communities, held = found[first], np.diff(first, append=len(found))
     order = np.lexsort((communities, -index.rating[communities], -held))
     return communities[order][: 1 if param.local_community_single_one else None]
 
@@ -48,9 +53,9 @@ def chunks_of(index: Index, entities: Rows, tokens: int, k: int | None = None) -
         place = np.minimum(np.searchsorted(own, others), len(own) - 1)
         shared = np.bincount(place[own[place] == others], minlength=len(own))
         ordered.append(own[np.lexsort((own, -shared))])
-        texts, first = np.unique(index.text_of_chunk[own], return_index=True)  # a text counts once, as it is shown once
-        new = [int(own[at]) for text, at in zip(texts.tolist(), first.tolist(), strict=True) if text not in seen]
-        seen.update(texts.tolist())
+        of_text = dict(zip(index.text_of_chunk[own].tolist(), own.tolist(), strict=True))  # a text is shown once
+        new = [chunk for text, chunk in of_text.items() if text not in seen]
+        seen.update(of_text)
         tokens -= int(index.tokens_of["chunks"][new].sum())
         if tokens < 0 or (k is not None and len(seen) >= k):
             break
@@ -86,17 +91,18 @@ def without_relatives(index: Index, reports: Rows, k: int | None = None) -> Rows
 
     At most the first k of them, where that is given.
     """
-    above = [reports]
-    while (above[-1] >= 0).any():  # as often as the tree has levels
-        above.append(np.where(above[-1] >= 0, index.parent[above[-1]], -1).astype(np.int64))
     kept: dict[int, None] = {}
     seen: set[int] = set()
-    for report, *ancestors in np.stack(above, axis=1).tolist():
-        if report not in seen and kept.keys().isdisjoint(ancestors):
-            kept[report] = None
-            seen.update(ancestors)
-            if len(kept) == k:
-                break
+    for start in range(0, len(reports), RELATED):
+        above = [reports[start : start + RELATED]]
+        while (above[-1] >= 0).any():  # as often as the tree has levels
+            above.append(np.where(above[-1] >= 0, index.parent[above[-1]], -1).astype(np.int64))
+        for report, *ancestors in np.stack(above, axis=1).tolist():
+            if report not in seen and kept.keys().isdisjoint(ancestors):
+                kept[report] = None
+                seen.update(ancestors)
+                if len(kept) == k:
+                    return np.array(list(kept), np.int64)
     return np.array(list(kept), np.int64)
 
 
@@ -105,11 +111,3 @@ def in_turn(*lists: Rows) -> Rows:
     rows = np.concatenate([*lists, np.empty(0, np.int64)])
     turn = np.concatenate([np.arange(len(one)) for one in lists] + [np.empty(0, np.int64)])
     return first_of_each(rows[np.argsort(turn, kind="stable")])
-
-
-def first_of_each(rows: Rows) -> Rows:
-    """The rows in their order without repeats."""
-    if not len(rows):
-        return rows
-    _, first = np.unique(rows, return_index=True)
-    return rows[np.sort(first)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.lines import ContextLines
 from graphmill.engine.models import Embedder, Tokenizer
 from graphmill.engine.order import sort_chunks
-from graphmill.engine.rows import Lists, Rows, id_lists, lists_by, rows_of
+from graphmill.engine.rows import Lists, Rows, id_lists, is_in, lists_by, rows_of
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
 from graphmill.engine.vector_index import VectorIndex
 from graphmill.kernels.backend import Backend
@@ -45,6 +46,13 @@ class Searchable:
     words: LexicalIndex | None
     row_of_words: Rows | None = None
     """The table row of each text of the word index, where some rows have no text."""
+
+    @cached_property
+    def vector_of_row(self) -> Rows:
+        """The vector of each table row up to the last that has one; -1 where a row has none."""
+        vectors = np.full(int(self.row_of_vector.max(initial=-1)) + 1, -1, np.int64)
+        vectors[self.row_of_vector] = np.arange(len(self.row_of_vector))
+        return vectors
 
     def by_words(self, question: str, k: int) -> Rows:
         """The k best rows by their words; none where there is no word index."""
@@ -166,21 +174,21 @@ class Index:
         """Those of some rows that are embedded, best first: for a choice that is small beside the table."""
         if what is None:
             return np.empty(0, np.int64)
-        wanted = np.zeros(max(int(what.row_of_vector.max(initial=-1)), int(rows.max(initial=-1))) + 1, np.bool_)
-        wanted[rows] = True
-        place = np.flatnonzero(wanted[what.row_of_vector])
+        place = what.vector_of_row[rows[rows < len(what.vector_of_row)]]
+        place = np.sort(place[place >= 0])
         vectors = what.vectors.vectors
         # Not by a matrix product, which adds up a row by its place, so that equal rows may differ at the last bit.
         if 2 * len(place) > len(vectors):
             scores = np.einsum("nd,d->n", vectors, vector[0])[place]
         else:
             scores = np.einsum("nd,d->n", vectors[place], vector[0])
-        by_vector = what.row_of_vector[place][np.lexsort((place, -np.nan_to_num(scores, nan=-np.inf)))]
+        scores[np.isnan(scores)] = -np.inf
+        by_vector = what.row_of_vector[place[np.argsort(-scores, kind="stable")]]
         foreign, fuse = self._channels(what, question, lexical)
         if not fuse:
             return by_vector
         by_words = what.by_words(question, CANDIDATES * max(len(rows), MIN_WORD_ROWS))
-        by_words = by_words[np.isin(by_words, rows)]
+        by_words = by_words[is_in(by_words, np.sort(rows))]
         weights = [FOREIGN_WEIGHT if foreign else 1.0, 1.0]
         return reciprocal_rank_fusion([by_vector, by_words], weights, len(rows))[0]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphmill.engine.dialogue import Ask, Dialogue
 from graphmill.engine.models import Message, Request
-from graphmill.engine.phrases import CONCEPT, find_phrases
+from graphmill.engine.phrases import CONCEPT, name_phrases
 from graphmill.engine.read_object import read_json_object
 from graphmill.engine.templates import fill, load_templates
 
@@ -83,10 +83,10 @@ def read_keywords(text: str) -> Keywords | None:
 
 def phrase_keywords(text: str, language: str) -> Keywords:
     """Without a model: the names in a text are low-level, its concepts high-level."""
-    mentions, _ = find_phrases(text, language)
+    named = name_phrases(text, language)
     return Keywords(
-        tuple(mention.name for mention in mentions if mention.type == CONCEPT)[:MAX_KEYWORDS],
-        tuple(mention.name for mention in mentions if mention.type != CONCEPT)[:MAX_KEYWORDS],
+        tuple(name for name, type_ in named if type_ == CONCEPT)[:MAX_KEYWORDS],
+        tuple(name for name, type_ in named if type_ != CONCEPT)[:MAX_KEYWORDS],
     )
 
 

@@ -6,18 +6,18 @@ tokenizer than the one the index was counted with, a line is counted when it is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphmill.engine.apply_aliases import apply_to_claims
+from graphmill.engine.claim_rows import CLAIM_COLUMNS, claim_rows
 from graphmill.engine.claims import NONE
 from graphmill.engine.context_tokens import tokens_print
-from graphmill.engine.rows import Lists, Rows, lists_by
+from graphmill.engine.rows import Rows
 
 if TYPE_CHECKING:
     from graphmill.engine.index import Index
@@ -26,16 +26,18 @@ Line = dict[str, Any]
 LARGEST_REFERENCE = 99_999
 SLACK = 4
 """Tokens by which a line may exceed its parts, since what stands where they meet is cut otherwise."""
-DECODED_ROWS, DECODED_BYTES = 1 << 18, 1 << 28
-"""Columns up to this size are kept as Python's strings once they were wanted: Arrow takes ten times as long."""
+DECODED_BYTES = 1 << 28
+"""Columns are kept as Python's strings once they were wanted, up to this size of all: Arrow takes ten times as long."""
+KEPT_CHARS = 1 << 28
+"""Characters of lines that are kept as they were written."""
 MAX_ARRAY_BYTES = 2**31 - 2**20
 """What one array of strings can hold."""
+FEW_PATHS = 4096
+"""Documents up to which the paths of all are counted with the first, in some milliseconds."""
 BLOCK = 64
 """Lines that are counted at a time, where they were not before."""
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-_BREAK = "\n"
-_encode_all = json.JSONEncoder(ensure_ascii=False, separators=(_BREAK, ": ")).encode
+_HEAD = '{"reference":'
 _SAMPLES: dict[str, tuple[str, Line]] = {
     # What was counted of a line, and the line, with the longest of what else may stand in it.
     "entities": (
@@ -65,22 +67,8 @@ class Places(NamedTuple):
 
 def as_json(line: Line) -> str:
     """The line as it is written into a context: what is not known is left out."""
-    return _encode(_known(line))
-
-
-def as_json_each(lines: Sequence[Line]) -> list[str]:
-    """Lines of plain values as ``as_json`` writes each, in a third of the time.
-
-    They are encoded together with line breaks between all items: in JSON none stands anywhere else.
-    """
-    if not lines:
-        return []
-    encoded = _encode_all(list(map(_known, lines)))[2:-2]
-    return [f"{{{line.replace(_BREAK, ', ')}}}" for line in encoded.split("}\n{")]
-
-
-def _known(line: Line) -> Line:
-    return {name: value for name, value in line.items() if value != ""} if "" in line.values() else line
+    known = {name: value for name, value in line.items() if value != ""} if "" in line.values() else line
+    return orjson.dumps(known).decode()
 
 
 class ContextLines:
@@ -89,7 +77,10 @@ class ContextLines:
     def __init__(self, index: Index) -> None:
         self._index, self._tokenizer = index, index.tokenizer
         self._columns: dict[tuple[str, str], Any] = {}
-        self._written: dict[str, Any] = {}
+        self._decoded_bytes = 0
+        self._written: dict[str, dict[int, str]] = {}
+        """Of each table, a row's line less its reference number."""
+        self._kept_chars = 0
         self._fixed_tokens: dict[str, int] = {}
         chunks = index.chunks
         self._starts, self._ends = (chunks[name].to_numpy() for name in ("start", "end"))
@@ -100,7 +91,7 @@ class ContextLines:
         first = pc.index_in(documents, value_set=chunks["document_id"].combine_chunks())
         self._paths: list[str] = chunks["path"].take(first).to_pylist()
         self._path_tokens = np.full(len(documents), -1, np.int64)
-        self.claims, self.claims_of_entity, self.chunk_of_claim = _claims(index)
+        self.claims, self.claims_of_entity, self.chunk_of_claim = claim_rows(index)
         self._entity_rank = index.entities["rank"].to_numpy()
         self._tokens = {name: self._counted(name) for name in (*_SAMPLES, "claims")}
         self._paths_apart = bool(len(self._tokens["chunks"])) and int(self._tokens["chunks"][0]) >= 0
@@ -136,12 +127,12 @@ class ContextLines:
     def lines(self, table: str, rows: Rows, numbers: Sequence[int]) -> list[Line]:
         """The rows as JSON objects with these reference numbers."""
         if table == "claims":
-            columns = self.strings(table, _CLAIM, rows)
+            columns = self.strings(table, CLAIM_COLUMNS, rows)
             known = (
                 [n, *("" if value == NONE else value for value in row)]
                 for n, *row in zip(numbers, *columns, strict=True)
             )
-            return [dict(zip(("reference", *_CLAIM), row, strict=True)) for row in known]
+            return [dict(zip(("reference", *CLAIM_COLUMNS), row, strict=True)) for row in known]
         if table == "chunks":
             (texts,) = self.strings(table, ("text",), rows)
             found = zip(numbers, self._days_of(rows), self._paths_of(rows), texts, strict=True)
@@ -169,19 +160,25 @@ class ContextLines:
             for n, one, other, text, weight, rank, day in zip(numbers, *columns, weights, ranks, days, strict=True)
         ]  # fmt: skip
 
-    def written(self, table: str, rows: Rows, lines: Sequence[Line]) -> list[str]:
-        """Lines of the rows as ``as_json`` writes them; of all but the reference number that is kept."""
-        if table not in self._written:
-            self._written[table] = self._room_for_lines(table)
-        kept = self._written[table]
-        if kept is None:
-            return as_json_each(lines)
-        heads = [f'{{"reference": {line["reference"]}' for line in lines]
-        tails = kept[rows].tolist()
+    def written(self, table: str, rows: Rows, numbers: Sequence[int]) -> list[str]:
+        """Lines of the rows as ``as_json`` writes them; all of one but its reference number is kept."""
+        kept = self._written.setdefault(table, {})
+        tails = list(map(kept.get, rows.tolist()))
         new = [place for place, tail in enumerate(tails) if tail is None]
-        for place, text in zip(new, as_json_each([lines[place] for place in new]), strict=True):
-            kept[rows[place]] = tails[place] = text[len(heads[place]) :]
-        return list(map(str.__add__, heads, tails))
+        if new:
+            added = [as_json(line)[len(_HEAD) + 1 :] for line in self.lines(table, rows[new], [0] * len(new))]
+            for place, tail in zip(new, added, strict=True):
+                tails[place] = tail
+            self._keep(table, rows[new].tolist(), added)
+        return [f"{_HEAD}{number}{tail}" for number, tail in zip(numbers, tails, strict=True)]
+
+    def _keep(self, table: str, rows: list[int], tails: list[str]) -> None:
+        """Keeps the text of lines, as much as there is room for; then all are dropped, and it begins anew."""
+        self._kept_chars += sum(map(len, tails))
+        if self._kept_chars > KEPT_CHARS:
+            self._written.clear()
+            self._kept_chars = sum(map(len, tails))
+        self._written.setdefault(table, {}).update(zip(rows, tails, strict=True))
 
     def first_chunks(self, table: str, rows: Rows) -> Rows:
         """The chunk that each row is cited with: the first that it was read in."""
@@ -196,6 +193,11 @@ class ContextLines:
         first: Rows = lists.values[lists.offsets[rows]]
         return first
 
+    def same_text(self, chunks: Rows) -> tuple[Rows, list[int]]:
+        """All chunks that have the texts of these, one text's after another's, and how many of each text there are."""
+        texts, chunks_of_text = self._index.text_of_chunk[chunks], self._index.chunks_of_text
+        return chunks_of_text.gather(texts), chunks_of_text.lengths(texts).tolist()
+
     def places(self, chunks: Rows) -> Places:
         """Where the chunks stand."""
         (ids,) = self.strings("chunks", ("chunk_id",), chunks)
@@ -205,17 +207,12 @@ class ContextLines:
         """Some rows of columns of strings, column by column."""
         return [self._column(table, name, rows) for name in columns]
 
-    def _room_for_lines(self, table: str) -> Any:
-        """A place for the text of each row's line; None where a table is too large for that."""
-        source = self.claims if table == "claims" else getattr(self._index, table)
-        is_small = len(source) <= DECODED_ROWS and source.nbytes <= DECODED_BYTES
-        return np.full(len(source), None, object) if is_small else None
-
     def _column(self, table: str, name: str, rows: Rows) -> list[str]:
         column = self._columns.get((table, name))
         if column is None:
             source = (self.claims if table == "claims" else getattr(self._index, table))[name]
-            if len(source) <= DECODED_ROWS and source.nbytes <= DECODED_BYTES:
+            if self._decoded_bytes + source.nbytes <= DECODED_BYTES:
+                self._decoded_bytes += source.nbytes
                 column = np.array(source.to_pylist(), dtype=object)
             else:
                 column = source.combine_chunks() if source.nbytes < MAX_ARRAY_BYTES else source
@@ -233,7 +230,8 @@ class ContextLines:
     def _tokens_of_paths(self, chunks: Rows) -> Rows:
         documents = self._document[chunks]
         if (self._path_tokens[documents] < 0).any():
-            new = np.unique(documents[self._path_tokens[documents] < 0])
+            few = len(self._paths) <= FEW_PATHS
+            new = np.arange(len(self._paths)) if few else np.unique(documents[self._path_tokens[documents] < 0])
             paths = [as_json({"path": self._paths[document]}) for document in new.tolist()]
             self._path_tokens[new] = self._tokenizer.count(paths)
         tokens: Rows = self._path_tokens[documents]
@@ -267,35 +265,6 @@ class ContextLines:
         place = pc.index_in(ids, value_set=counted["id"].combine_chunks())
         tokens: Rows = counted["num_tokens"].to_numpy()[place.to_numpy()].astype(np.int64)
         return tokens
-
-
-_CLAIM = ("subject", "object", "type", "status", "start", "end", "description")
-
-
-def _claims(index: Index) -> tuple[pa.Table, Lists, Rows]:
-    """CLAIMS about entities of the index, the claims of each entity (as subject, then as object), and their chunks."""
-    folder = index.folder
-    num_entities = index.entities.num_rows
-    nothing = Lists(np.zeros(num_entities + 1, np.int64), np.empty(0, np.int64))
-    if "claims" not in folder.tables or not folder.tables["claims"].rows:
-        return pa.table({name: pa.array([], pa.string()) for name in _CLAIM}), nothing, np.empty(0, np.int64)
-    claims = folder.read("claims")
-    claims = claims.filter(pc.is_in(claims["text_id"], value_set=index.text_ids)).combine_chunks()
-    keys = index.entities["key"].combine_chunks()
-    if "aliases" in folder.tables:  # a name that was folded into another is no entity any more
-        folded = apply_to_claims(claims, folder.read("aliases"))
-        for name in ("subject_key", "object_key"):
-            own = pc.if_else(pc.is_in(claims[name], value_set=keys), claims[name], folded[name])
-            claims = claims.set_column(claims.schema.get_field_index(name), name, own)
-    ends = [
-        pc.fill_null(pc.index_in(claims[name], value_set=keys), -1).to_numpy() for name in ("subject_key", "object_key")
-    ]
-    entity = np.concatenate(ends).astype(np.int64)
-    claim = np.tile(np.arange(claims.num_rows, dtype=np.int64), 2)[entity >= 0]
-    by_entity = lists_by(entity[entity >= 0], num_entities)
-    texts = pc.index_in(claims["text_id"], value_set=index.text_ids).to_numpy().astype(np.int64)
-    chunks = index.chunks_of_text.values[index.chunks_of_text.offsets[texts]]
-    return claims, Lists(by_entity.offsets, claim[by_entity.values]), chunks
 
 
 def _rank(rank: float) -> int | float:

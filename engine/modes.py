@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +14,23 @@ from graphmill.engine.graph_rows import (
     chunks_of_texts,
     claims_of,
     ends_of,
-    first_of_each,
     global_reports,
     in_turn,
     relationships_of,
     reports_of,
     without_relatives,
 )
-from graphmill.engine.index import Index, Scores
-from graphmill.engine.keywords import Keywords
-from graphmill.engine.look_up import Found, Lookup, Want, found_rows, look_up, no_vector
-from graphmill.engine.models import Generator
+from graphmill.engine.index import Index
+from graphmill.engine.look_up import Want
 from graphmill.engine.query_param import KEYWORD_MODES, QueryParam
-from graphmill.engine.question import Question
-from graphmill.engine.rerank import Reranker
-from graphmill.engine.rows import Rows, distinct
+from graphmill.engine.rows import Rows, distinct, first_of_each, is_in
 from graphmill.engine.run_folder import IndexFolderError
+from graphmill.engine.search import WIDER, Search
 
-WIDER = 3
-"""A reranker gets this many times as many chunks as are wanted, so that it has something to choose from."""
+FEW_TEXTS, FEW_AROUND = 250_000, 16_384
+"""Texts of an index, and those of a question's entities, up to which these are all scored."""
 RANKED_CHUNKS = 100
-"""Chunks nearest to a question that are told apart by how near they are; of all others the graph gives the order."""
+"""Where there are more, chunks nearest to a question that are told apart by how near they are."""
 CLAIMS_SHARE = 4
 """One part in so many of the local context's budget is claims', where there are any about the entities."""
 DRIFT_REPORTS = 5
@@ -46,75 +42,18 @@ FEW_REPORTS, FEW_NEAREST = 4096, 256
 part and of its whole, or lie too deep."""
 
 
-@dataclass
-class Search:
-    """A question on its way through an index."""
+class Passages(NamedTuple):
+    """Chunks that a mode has found, which the context ends with once a reranker, if there is one, has put them in
+    order: the best ``chunk_top_k`` of them, as many as fit ``budget`` tokens."""
 
-    index: Index
-    question: Question
-    param: QueryParam
-    generator: Generator | None = None
-    reranker: Reranker | None = None
-    warnings: list[str] = field(default_factory=list)
-    keywords: Keywords = field(default_factory=Keywords)
-    """What the keyword modes search for."""
-    found: Found = field(default_factory=Found)
-    """What was looked up for it before the mode asks, with other questions' where many are asked together."""
-
-    def look_up(self, wants: Sequence[Want]) -> None:
-        """Finds what was not looked up before, with one call to the embedder."""
-        look_up(self.index, [Lookup(list(wants), self.found, self.param.lexical)])
-
-    def nearest(self, want: Want) -> tuple[Rows, Scores]:
-        """The rows that are nearest to a text, and how near they are."""
-        if want not in self.found.rows:
-            self.look_up([want])
-        return found_rows(self.found, want)
-
-    def entities(self, text: str) -> Rows:
-        """The entities that are nearest to a text."""
-        return self.nearest(Want(text, "entities", self.param.top_k))[0]
-
-    def chunks(self, text: str, k: int) -> Rows:
-        """The chunks that are nearest to a text, one of each text."""
-        return chunks_of_texts(self.index, self.nearest(Want(text, "texts", k))[0])
-
-    def reports(self, allowed: Rows) -> Rows:
-        """Some reports, the nearest to the question first."""
-        index, text = self.index, self.question.search_text
-        if text not in self.found.vectors:
-            self.look_up([Want(text)])
-        vector = self.found.vectors[text]
-        if not np.isfinite(vector).all():
-            raise no_vector(text)
-        return index.search_among(index.search_reports, text, vector, allowed, self.param.lexical)
-
-    def searched_for(self) -> tuple[str, str]:
-        """What the keyword modes search entities and relationships for: keywords, or else the question."""
-        found, question = self.keywords, self.question.search_text
-        return ", ".join(found.low_level) or question, ", ".join(found.high_level) or question
-
-    def num_chunks(self) -> int:
-        """How many chunks are wanted before the reranker, if there is one, has chosen."""
-        return self.param.chunk_top_k * (1 if self.reranker is None else WIDER)
-
-    def chosen(self, chunks: Rows) -> Rows:
-        """The best ``chunk_top_k`` of the chunks, as the reranker puts them, or else in their order."""
-        if self.reranker is not None and len(chunks):
-            chunks = chunks[: self.num_chunks()]
-            texts = self.index.lines.strings("chunks", ("text",), chunks)[0]
-            try:
-                scores = self.reranker.rank(self.question.text, texts)
-                chunks = chunks[np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")]
-            except Exception as error:  # whatever a reranker of the caller's raises, the question is still answered
-                self.warnings.append(f"the chunks could not be reranked: {error}")
-        return chunks[: self.param.chunk_top_k]
+    chunks: Rows
+    budget: int
 
 
-def naive(search: Search, context: Context) -> None:
+def naive(search: Search, context: Context) -> Passages:
     """The chunks that are nearest to the question."""
     chunks = search.chunks(search.question.search_text, search.num_chunks())
-    context.add(search.index, "chunks", search.chosen(chunks), search.param.naive_max_token_for_text_unit)
+    return Passages(chunks, search.param.naive_max_token_for_text_unit)
 
 
 def local(search: Search, context: Context) -> None:
@@ -150,7 +89,7 @@ def global_(search: Search, context: Context) -> None:
     if search.generator is not None:
         context.add(index, "reports", allowed)
         return
-    reports = without_relatives(index, search.reports(allowed))
+    reports = without_relatives(index, search.among(index.search_reports, allowed))
     context.add(index, "reports", reports, param.global_max_token_for_community_report)
 
 
@@ -163,7 +102,7 @@ def nearest_reports(search: Search) -> Rows:
             near, _ = search.nearest(want)
             found = without_relatives(index, near[index.level[near] <= level], DRIFT_REPORTS)
         if len(found) < DRIFT_REPORTS:  # there are few, or most of the nearest of all lie too deep
-            near = search.reports(np.flatnonzero(index.level <= level))[:FEW_NEAREST]
+            near = search.among(index.search_reports, np.flatnonzero(index.level <= level))[:FEW_NEAREST]
             found = without_relatives(index, near, DRIFT_REPORTS)
         search.found.reports = found
     return search.found.reports
@@ -176,7 +115,7 @@ def _want_reports(search: Search) -> Want:
     return Want(question) if few else Want(question, "reports", FEW_NEAREST)
 
 
-def by_keywords(search: Search, context: Context) -> None:
+def by_keywords(search: Search, context: Context) -> Passages:
     """What the low-level keywords find among the entities and the high-level ones among the relationships.
 
     Both in turn in hybrid, and in mix with the chunks that are nearest to the question.
@@ -185,7 +124,6 @@ def by_keywords(search: Search, context: Context) -> None:
     context.keywords = search.keywords
     low, high = search.searched_for()
     search.look_up(wanted(search))  # all at once
-    ranked = search.chunks(search.question.search_text, max(RANKED_CHUNKS, search.num_chunks()))
     entities, edges = [], []
     if mode != "keywords-global":
         found = search.entities(low)
@@ -198,21 +136,40 @@ def by_keywords(search: Search, context: Context) -> None:
     found, related = in_turn(*entities), in_turn(*edges)
     context.add(index, "entities", found, param.entity_tokens)
     context.add(index, "relationships", related, param.relation_tokens)
-    chunks = chunks_round(index, found, ranked, search.num_chunks(), UNLIMITED)
+    chunks = chunks_round(search, found, search.num_chunks(), UNLIMITED)
     if mode == "mix":
-        chunks = in_turn(ranked[: search.num_chunks()], chunks)
+        nearest = search.chunks(search.question.search_text, _num_nearest(search))
+        chunks = in_turn(nearest[: search.num_chunks()], chunks)
     limit = param.max_token_for_text_unit
-    context.add(index, "chunks", search.chosen(chunks), UNLIMITED if limit is None else limit)
+    return Passages(chunks, UNLIMITED if limit is None else limit)
 
 
-def chunks_round(index: Index, entities: Rows, ranked: Rows, k: int, tokens: int) -> Rows:
-    """The first k chunks of the entities or more, as far as there are so many: those among the ``ranked`` in the order
-    of these, then the others in the order that the graph gives, until there are k or these have so many tokens."""
-    texts = index.text_of_chunk[index.chunks_of_entity.gather(entities)]
-    near = ranked[np.isin(index.text_of_chunk[ranked], texts)]
+def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
+    """The chunks of entities, one of each text, the nearest to the question first.
+
+    Where those are many, only the ones among the nearest of all chunks are put in order so; behind them come others as
+    the graph puts them, until there are k or these have so many tokens.
+    """
+    index = search.index
+    texts = distinct(index.text_of_chunk[index.chunks_of_entity.gather(entities)])
+    if _is_ranked(index) or len(texts) > FEW_AROUND:
+        ranked = search.chunks(search.question.search_text, max(RANKED_CHUNKS, search.num_chunks()))
+        near = ranked[is_in(index.text_of_chunk[ranked], texts)]
+    else:
+        near = chunks_of_texts(index, search.among(index.search_texts, texts))
     if len(near) >= k:
         return near
     return first_of_each(np.concatenate([near, chunks_of(index, entities, tokens, k)]))
+
+
+def _is_ranked(index: Index) -> bool:
+    """Whether the nearest of all chunks are looked up before it is known which ones stand round the entities."""
+    return len(index.text_ids) > FEW_TEXTS
+
+
+def _num_nearest(search: Search) -> int:
+    """How many of the nearest chunks mix looks up, which shows them, and other modes where they put some in order."""
+    return max(RANKED_CHUNKS, search.num_chunks()) if _is_ranked(search.index) else search.num_chunks()
 
 
 def relationships_near(search: Search, text: str) -> Rows:
@@ -260,8 +217,8 @@ def drift_without_model(search: Search, context: Context) -> None:
     entities = first_of_each(np.concatenate([found[0], in_turn(*found[1:])]))[: WIDER * param.top_k]
     around = first_of_each(np.concatenate([reports, reports_of(index, entities, param)]))
     add_graph(index, param, around, entities, context)
-    ranked, tokens = search.chunks(question, RANKED_CHUNKS), param.local_max_token_for_text_unit
-    nearest = chunks_round(index, entities, ranked, param.chunk_top_k, tokens)
+    tokens = param.local_max_token_for_text_unit
+    nearest = chunks_round(search, entities, param.chunk_top_k, tokens)
     context.add(index, "chunks", in_turn(nearest, chunks_of(index, found[0], tokens)), tokens)
 
 
@@ -279,15 +236,23 @@ def wanted(search: Search) -> list[Want]:
     if mode == "drift":
         wants = [_want_reports(search)]
         if search.generator is None:  # else the follow-ups alone find entities
-            wants += [Want(question, "entities", param.top_k), Want(question, "texts", RANKED_CHUNKS)]
+            wants += [Want(question, "entities", param.top_k), *_want_chunks(search)]
         return wants
     low, high = search.searched_for()
-    wants = [Want(question, "texts", max(RANKED_CHUNKS, search.num_chunks()))]
+    wants = _want_chunks(search)
     if mode != "keywords-global":
         wants.append(Want(low, "entities", param.top_k))
     if mode != "keywords-local":
         wants.append(_want_relationships(search.index, high, param))
     return wants
+
+
+def _want_chunks(search: Search) -> list[Want]:
+    """The nearest chunks, or the vector alone, which those that stand round the entities are then scored with."""
+    question = search.question.search_text
+    if search.param.mode != "mix" and not _is_ranked(search.index):
+        return [Want(question)]
+    return [Want(question, "texts", _num_nearest(search))]
 
 
 def wanted_further(search: Search) -> list[Want]:
@@ -309,11 +274,12 @@ def _keep_titles(search: Search, wants: Sequence[Want]) -> None:
     known.update({(want, search.param.lexical): search.found.rows[want] for want in wants if want in search.found.rows})
 
 
-MODES: Mapping[str, Callable[[Search, Context], None]] = {
+MODES: Mapping[str, Callable[[Search, Context], Passages | None]] = {
     "naive": naive,
     "local": local,
     "global": global_,
     "drift": drift_without_model,
     **dict.fromkeys(KEYWORD_MODES, by_keywords),
 }
-"""What fills the context of each mode; with a model drift is made of several (drift.py)."""
+"""What fills the context of each mode, but for passages that it leaves to be put in order (show_passages.py); with a
+model drift is made of several (drift.py)."""

@@ -42,9 +42,9 @@ def extractive_answer(context: Context, question: str) -> tuple[str, list[Refere
     retrieval gave it. A chunk's reference is narrowed to the span of the passage that is quoted.
     """
     references: dict[int, list[Reference]] = {}
-    for reference in context.references:
+    for reference in context.references():
         references.setdefault(reference.number, []).append(reference)
-    sources, entities = context.sections.get("Sources", []), context.sections.get("Entities", [])
+    sources, entities = context.lines("chunks"), context.lines("entities")
     weights = term_weights(question, [row["text"] for row in sources] + [row["description"] for row in entities])
     items: list[tuple[float, str, list[Reference]]] = []
     for rank, row in enumerate(sources):
@@ -59,10 +59,10 @@ def extractive_answer(context: Context, question: str) -> tuple[str, list[Refere
         text = f"**{row['entity']}** ({row['type'].lower()}): {_quoted(row['description'], passage)}"
         items.append((_score(text, weights) * _prior(rank), text, references[row["reference"]]))
     if not items:
-        for rank, row in enumerate(context.sections.get("Reports", [])):
+        for rank, row in enumerate(context.lines("reports")):
             items.append((1 / (1 + rank), _opening(row["report"]), references[row["reference"]]))
     if not items:
-        for rank, row in enumerate(context.sections.get("Relationships", [])):
+        for rank, row in enumerate(context.lines("relationships")):
             text = f"**{row['source']} – {row['target']}** {row['description']}".strip()
             items.append((1 / (1 + rank), text, references[row["reference"]]))
     items.sort(key=lambda item: (-item[0], item[2][0].number))

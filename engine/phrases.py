@@ -89,6 +89,11 @@ class _Tally:
     def type(self) -> str:
         return max(sorted(self.votes), key=self.votes.__getitem__)
 
+    @property
+    def kept_type(self) -> str:
+        """The type, where something speaks for it."""
+        return self.type if self.strong else UNCERTAIN
+
 
 def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurrence]]:
     """Mentions and co-occurrences of one text, the most frequent first, at most MAX_MENTIONS and MAX_PAIRS.
@@ -96,24 +101,29 @@ def find_phrases(text: str, language: str) -> tuple[list[Mention], list[CoOccurr
     ``language`` is an ISO 639-1 code. Sentences that are mostly Han characters are read as Chinese unless it is "ja",
     all others by the rules for English. Time is linear in the text's length, whatever the text.
     """
+    kept, spans = _find(text, language)
+    names = {key: tally.name for key, tally in kept.items()}
+    mentions = [
+        Mention(names[key], tally.kept_type, _describe(text, spans, tally, names[key]), len(tally.places))
+        for key, tally in kept.items()
+    ]
+    return mentions, _pairs(kept, names)
+
+
+def name_phrases(text: str, language: str) -> list[tuple[str, str]]:
+    """Name and type of each mention that ``find_phrases`` gives, and nothing else."""
+    return [(tally.name, tally.kept_type) for tally in _find(text, language)[0].values()]
+
+
+def _find(text: str, language: str) -> tuple[dict[str, _Tally], list[Span]]:
+    """What is named and how often, and the sentences of the text."""
     blanked = blank(text)
     spans = list(sentences(blanked))
     readings = _read(blanked, spans, language)
     tallies = _tally(readings)
     tallies = _folded(tallies, readings)
     _add_concepts(tallies, readings)
-    kept = _keep(tallies)
-    names = {key: tally.name for key, tally in kept.items()}
-    mentions = [
-        Mention(
-            names[key],
-            tally.type if tally.strong else UNCERTAIN,
-            _describe(text, spans, tally, names[key]),
-            len(tally.places),
-        )
-        for key, tally in kept.items()
-    ]
-    return mentions, _pairs(kept, names)
+    return _keep(tallies), spans
 
 
 def _read(text: str, spans: list[Span], language: str) -> list[Reading]:

@@ -77,9 +77,19 @@ def best_points(points: Sequence[Point], tokenizer: Tokenizer, budget: int) -> l
     ranked = sorted((point for point in points if point["score"] > 0), key=lambda point: -point["score"])
     if not ranked:
         return []
-    counts = tokenizer.count([json.dumps(point, ensure_ascii=False) for point in ranked]) + 1
+    counts = tokenizer.count(list(map(_line, ranked))) + 1
     kept = pack(np.zeros(len(ranked), np.int64), counts, budget)
     return [point for point, keep in zip(ranked, kept, strict=True) if keep]
+
+
+def points_as_lines(points: Sequence[Point]) -> str:
+    """The points as a prompt shows them, a JSON object a line."""
+    return "\n".join(map(_line, points))
+
+
+def _line(point: Point) -> str:
+    # Not by orjson, as an index's rows: what a model wrote may hold half of a surrogate pair, which that refuses.
+    return json.dumps(point, ensure_ascii=False)
 
 
 def held_to(points: Sequence[Point], numbers: Collection[int]) -> list[Point]:

@@ -17,7 +17,6 @@ from graphmill.engine.dialogue import Ask, Dialogue
 from graphmill.engine.find_context import find_context, prompt_kind
 from graphmill.engine.index import Index
 from graphmill.engine.models import Generator, Message, Reply, Request
-from graphmill.engine.modes import Search
 from graphmill.engine.passages import extractive_answer
 from graphmill.engine.points import AnswerError, answer_tokens
 from graphmill.engine.prompt_room import MESSAGE_TOKENS, last_turns, prompt_limit
@@ -26,6 +25,7 @@ from graphmill.engine.question import Question
 from graphmill.engine.reply_key import is_kept
 from graphmill.engine.rerank import Reranker
 from graphmill.engine.run_dialogues import Running, replies_to
+from graphmill.engine.search import Search
 from graphmill.engine.shown_text import ShownText
 from graphmill.engine.stream import stream
 from graphmill.engine.strip_thoughts import strip_thoughts
@@ -92,9 +92,8 @@ def answering(
 ) -> Dialogue[Answer]:
     """All that it takes to answer a question, as a dialogue with the index and the model; fills in the answer."""
     search = Search(index, Question.of(answer.question, param), param, generator, reranker, answer.warnings)
-    context, place = Context(), None
-    is_asked = generator is not None and not (param.only_need_context or param.only_need_prompt)
-    if cache is not None and is_asked and not search.question.is_empty:
+    context, place, only_found = Context(), None, param.only_need_context or param.only_need_prompt
+    if cache is not None and generator is not None and not only_found and not search.question.is_empty:
         with answer.timed("cache"):
             place, kept = yield from find_kept(search, cache)
         if kept is not None:
@@ -109,28 +108,40 @@ def answering(
             return answer
         answer.prompt = _prompt(prompt_kind(search), search, answer.context)
     answer.references = context.references
-    if param.only_need_context or param.only_need_prompt:
+    if only_found:
         return answer
+    is_whole = False
     if generator is None:
-        if param.mode == "bypass":
-            answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
-            text = no_context_answer(search.question.language)
-        else:
-            with answer.timed("answer"):
-                text, answer.references = extractive_answer(context, answer.question)
+        text = _quoted(search, answer, context)
     else:
-        begin, request = time.perf_counter(), _request(answer.prompt, generator)
-        (reply,) = yield Ask([request], is_answer=True)
-        answer.timings["answer"] = round(time.perf_counter() - begin, 6)
-        text = _text_of(reply)
-        if reply.finish_reason == "length":
-            answer.warnings.append(f"the answer was cut off at {request.max_tokens} tokens")
-        if param.mode != "bypass":
-            text, answer.references = cite(without_own_references(text) or text, context.references)
+        text, is_whole = yield from _written(answer, context, generator)
     answer.answer = text + render_references(answer.references, search.question.language)
-    if place is not None and is_kept(reply, request.max_tokens) and not answer.warnings:
+    if place is not None and is_whole and not answer.warnings:
         place.keep(answer, answer.warnings)
     return answer
+
+
+def _quoted(search: Search, answer: Answer, context: Context) -> str:
+    """The text without a model, which quotes the context; sets the answer's references."""
+    if answer.mode == "bypass":
+        answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
+        return no_context_answer(search.question.language)
+    with answer.timed("answer"):
+        text, answer.references = extractive_answer(context, answer.question)
+    return text
+
+
+def _written(answer: Answer, context: Context, generator: Generator) -> Dialogue[tuple[str, bool]]:
+    """The model's text, and whether it came whole; sets the answer's references."""
+    begin, request = time.perf_counter(), _request(answer.prompt, generator)
+    (reply,) = yield Ask([request], is_answer=True)
+    answer.timings["answer"] = round(time.perf_counter() - begin, 6)
+    text = _text_of(reply)
+    if reply.finish_reason == "length":
+        answer.warnings.append(f"the answer was cut off at {request.max_tokens} tokens")
+    if answer.mode != "bypass":
+        text, answer.references = cite(without_own_references(text) or text, context.references())
+    return text, is_kept(reply, request.max_tokens)
 
 
 def _prompt(kind: str, search: Search, context: str) -> list[Message]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from graphmill.engine.dialogue import Rank
 from graphmill.engine.served_models import discover
 from graphmill.engine.server import RequestFailed, Server, ServerError
 
@@ -27,7 +28,11 @@ PATHS = ("/rerank", "/score")
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Scores texts for a question."""
+    """Scores texts for a question.
+
+    One that has a method ``rank_each`` as well, which takes many questions with their texts and gives the scores of
+    each, or the exception that says why there are none, is put the questions of a batch together.
+    """
 
     def rank(self, question: str, texts: Sequence[str]) -> Scores:
         """Scores float32 [n], in the order of the texts; the higher, the better. NaN: could not be scored."""
@@ -87,13 +92,27 @@ class ServerReranker:
 
     def rank(self, question: str, texts: Sequence[str]) -> Scores:
         """Scores float32 [n]. Raises ServerError when the server gives none."""
+        (scores,) = self.rank_each([(question, texts)])
+        if isinstance(scores, Exception):
+            raise scores
+        return scores
+
+    def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scores | Exception]:
+        """Scores of each question's texts, or why there are none; as many at a time as the server takes."""
+        return self.server.run(self._rank_each(asked))
+
+    async def _rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scores | Exception]:
+        # The first finds out what the server has.
+        first = [await self._rank_one(*one) for one in asked[:1]]
+        return first + list(await asyncio.gather(*(self._rank_one(*one) for one in asked[1:])))
+
+    async def _rank_one(self, question: str, texts: Sequence[str]) -> Scores | Exception:
         size = self.max_batch_texts
         batches = [list(texts[start : start + size]) for start in range(0, len(texts), size)]
         try:
-            scores = self.server.run(self._rank_all(question, batches))
+            return np.concatenate([*await self._rank_all(question, batches), np.empty(0, np.float32)])
         except RequestFailed as error:
-            raise ServerError(f"the reranker at {self.server.url} fails: {error}") from None
-        return np.concatenate([*scores, np.empty(0, np.float32)])
+            return ServerError(f"the reranker at {self.server.url} fails: {error}")
 
     def close(self) -> None:
         """Ends the connection."""
@@ -157,6 +176,35 @@ def read_scores(answer: Any, num_texts: int) -> Scores:
     if num_texts and np.isnan(scores).all():
         raise RequestFailed("malformed ranking: no text has a score", status=200)
     return scores
+
+
+def rank_steps(steps: Sequence[Rank]) -> None:
+    """Does the rankings that dialogues have come to, those of one reranker together where it takes many."""
+    by_reranker: dict[int, list[Rank]] = {}
+    for step in steps:
+        by_reranker.setdefault(id(step.reranker), []).append(step)
+    for same in by_reranker.values():
+        for step, found in zip(same, _rank_each(same), strict=True):
+            if isinstance(found, Exception):
+                step.error = str(found) or type(found).__name__
+            else:
+                step.scores = found
+
+
+def _rank_each(steps: Sequence[Rank]) -> Sequence[Scores | Exception]:
+    together = getattr(steps[0].reranker, "rank_each", None)
+    if together is not None:
+        try:
+            return together([(step.question, step.texts) for step in steps])  # type: ignore[no-any-return]
+        except Exception as error:  # whatever a reranker of the caller's raises, the questions are still answered
+            return [error] * len(steps)
+    found: list[Scores | Exception] = []
+    for step in steps:
+        try:
+            found.append(step.reranker.rank(step.question, step.texts))
+        except Exception as error:
+            found.append(error)
+    return found
 
 
 def as_reranker(given: Reranker | Callable[[str, list[str]], ArrayLike] | None) -> Reranker | None:

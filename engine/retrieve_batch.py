@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from graphmill.engine.dialogue import LookUp
 from graphmill.engine.look_up import Lookup, Want, look_up
-from graphmill.engine.modes import Search, wanted, wanted_further
+from graphmill.engine.modes import wanted, wanted_further
+from graphmill.engine.search import Search
 
 
 def look_up_steps(steps: Sequence[LookUp]) -> None:

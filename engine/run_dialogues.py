@@ -9,9 +9,10 @@ from functools import partial
 from typing import Generic, TypeAlias
 
 from graphmill.engine.abort import abort
-from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result, Step
+from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Rank, Result, Step
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.reply_key import request_key
+from graphmill.engine.rerank import rank_steps
 
 LookUpEach: TypeAlias = Callable[[Sequence[LookUp]], None]
 """Does many look-ups together; raises ValueError when one of them can't be done."""
@@ -32,6 +33,9 @@ class Running(Generic[Result]):
             while True:
                 step = next(self._dialogue) if self._sent is None else self._dialogue.send(self._sent)
                 if isinstance(step, LookUp):
+                    self._sent = []
+                elif isinstance(step, Rank):
+                    rank_steps([step])
                     self._sent = []
                 elif step.is_answer:
                     return step
@@ -97,6 +101,7 @@ def run_each(
                 else:
                     batch.begin(dialogue)
             batch.look_up()
+            batch.rank()
             batch.submit()
             if batch.finished:
                 done, batch.finished = batch.finished, []
@@ -139,6 +144,7 @@ class _Batch(Generic[Result]):
         """Of each open request by what shapes its reply."""
         self._backlog: deque[Request] = deque()
         self._lookers: list[tuple[_Open[Result], LookUp]] = []
+        self._rankers: list[tuple[_Open[Result], Rank]] = []
         self._num_submitted = 0
         self._num_begun = 0
         self.finished: list[Result] = []
@@ -180,6 +186,14 @@ class _Batch(Generic[Result]):
             for one, _ in lookers:
                 self._advance(one, partial(one.dialogue.send, []))
 
+    def rank(self) -> None:
+        """Has texts ranked for the dialogues that want it, together."""
+        rankers, self._rankers = self._rankers, []
+        if rankers:
+            rank_steps([step for _, step in rankers])
+        for one, _ in rankers:
+            self._advance(one, partial(one.dialogue.send, []))
+
     def submit(self) -> None:
         """Fills the model's free places."""
         while self._generator is not None and self._backlog and self._num_submitted < self._places:
@@ -219,6 +233,9 @@ class _Batch(Generic[Result]):
             return
         if isinstance(step, LookUp):
             self._lookers.append((one, step))
+            return
+        if isinstance(step, Rank):
+            self._rankers.append((one, step))
             return
         if self._generator is None:
             raise RuntimeError("a dialogue asked a model, and there is none")

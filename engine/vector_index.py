@@ -20,7 +20,7 @@ from graphmill.kernels.backend import NUMPY, Backend
 from graphmill.kernels.cagra import cagra_bytes, cagra_graph
 from graphmill.kernels.hnsw import open_cagra_graph
 from graphmill.kernels.rescore import rescore
-from graphmill.kernels.topk import topk
+from graphmill.kernels.topk import check, topk
 from graphmill.kernels.topk_bytes import Bytes, to_bytes, topk_bytes
 from graphmill.kernels.topk_half import Half, halve, topk_half
 from graphmill.kernels.topk_many import topk_many
@@ -148,7 +148,7 @@ class VectorIndex:
         depth = self._depth(k, allowed)
         if depth is None or self._approximate is None:
             return self._exact(queries, k, allowed)
-        topk(queries, self.vectors[:0], k)  # refuses what exact search refuses
+        check(queries, self.vectors, k)
         candidates = self._approximate.find(queries, depth)
         if self._rows is not None:
             candidates = np.where(candidates < 0, -1, self._rows[candidates])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -49,18 +50,36 @@ class VLLMReranker:
 
         Raises EngineGone when the engine can't be loaded or has ended, and ValueError when no text has a score.
         """
-        if not texts:
-            return np.empty(0, np.float32)
+        (scores,) = self.rank_each([(question, texts)])
+        if isinstance(scores, Exception):
+            raise scores
+        return scores
+
+    def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[NDArray[np.float32] | Exception]:
+        """What ``rank`` gives for each question's texts, or the ValueError that it raises; all run beside each other.
+
+        Raises EngineGone when the engine can't be loaded or has ended.
+        """
+        if not any(texts for _, texts in asked):
+            return [np.empty(0, np.float32) for _ in asked]
         self._load()
         size = self.TEXTS_A_MESSAGE
-        parts = [list(texts[start : start + size]) for start in range(0, len(texts), size)]
-        replies = self._process.ask({"question": question, "texts": part} for part in parts)
-        found = [reply.get("scores", [None] * len(part)) for part, reply in zip(parts, replies, strict=True)]
+        messages = [
+            {"question": question, "texts": list(texts[start : start + size])}
+            for question, texts in asked
+            for start in range(0, len(texts), size)
+        ]
+        replies = iter(zip(messages, self._process.ask(messages), strict=True))
+        return [self._scores(list(islice(replies, -(-len(texts) // size)))) for _, texts in asked]
+
+    def _scores(self, parts: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> NDArray[np.float32] | Exception:
+        """The scores of one question's texts, from the messages that put them and the replies to these."""
+        found = [reply.get("scores", [None] * len(message["texts"])) for message, reply in parts]
         scores = np.array([score for part in found for score in part], np.float32)  # None becomes NaN
         if num_failed := int(np.count_nonzero(np.isnan(scores))):
-            why = next((reply["error"] for reply in replies if reply.get("error")), "no reason is known")
+            why = next((reply["error"] for _, reply in parts if reply.get("error")), "no reason is known")
             if num_failed == len(scores):
-                raise ValueError(f"the reranker {self.model} scores nothing: {why}")
+                return ValueError(f"the reranker {self.model} scores nothing: {why}")
             self._warn(f"the reranker could not score {num_failed} of {len(scores)} texts: {why}")
         return scores
 

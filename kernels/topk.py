@@ -37,7 +37,7 @@ def topk(
     Candidates are found by float32 products and ordered by float64 ones: equal rows score equally, and it doesn't
     matter which other queries, threads or blocks a query was computed with.
     """
-    _check(queries, corpus, k, allowed)
+    check(queries, corpus, k, allowed)
     if allowed is not None and bool(allowed.all()):
         allowed = None
     if len(queries) == 0:
@@ -164,13 +164,14 @@ def _block_rows(q: int, d: int, block_bytes: dict[str, int], backend: Backend) -
     return max(rows // 64 * 64, 64)
 
 
-def _check(queries: Any, corpus: Any, k: int, allowed: Any) -> None:
+def check(queries: Any, corpus: Any, k: int, allowed: Any = None) -> None:
+    """Raises ValueError for what can't be searched: shapes that don't agree, k below 1, queries that aren't finite."""
     if queries.ndim != 2 or corpus.ndim != 2 or queries.shape[1] != corpus.shape[1]:
         raise ValueError(f"queries [q, d] and corpus [n, d] must agree in d, got {queries.shape} and {corpus.shape}")
     if k < 1:
         raise ValueError(f"k must be >= 1, got {k}")
     if allowed is not None and allowed.shape != (len(corpus),):
         raise ValueError(f"allowed must be bool [n={len(corpus)}], got shape {allowed.shape}")
-    finite = np.isfinite(queries).all(axis=1)
-    if not finite.all():
+    if not np.isfinite(queries).all():
+        finite = np.isfinite(queries).all(axis=1)
         raise ValueError(f"queries must be finite, got a value in query {int(finite.argmin())} that is not")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphmill.kernels.topk import topk
+from graphmill.kernels.topk import check, topk
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -28,6 +28,7 @@ ROUNDING = 2.0**-18
 """Of sums of float32 on both sides, relative to the lengths of query and row."""
 ALONE_BYTES = 32 << 20
 """Bytes that are scanned by one thread: some 4 ms."""
+TINY = np.finfo(np.float64).tiny
 LEVELS = 127
 """Largest whole number of a query's value; faiss takes the values of a query as signed bytes, where it can."""
 
@@ -77,13 +78,12 @@ def topk_bytes(queries: Floats, vectors: Floats, copy: Bytes, k: int) -> tuple[F
     depth = 4 * k + 64
     if depth >= len(vectors) or not len(queries):
         return topk(queries, vectors, k)
-    topk(queries, vectors[:0], k)  # refuses what exact search refuses
+    check(queries, vectors, k)
     exact = queries.astype(np.float64)
     times = exact * copy.step
-    unit = np.maximum(np.abs(times).max(axis=1, keepdims=True) / LEVELS, np.finfo(np.float64).tiny)
+    unit = np.maximum(np.abs(times).max(axis=1, keepdims=True) / LEVELS, TINY)
     whole = np.rint(times / unit)
-    lost = np.linalg.norm(times - whole * unit, axis=1) * copy.longest
-    error = np.linalg.norm(exact, axis=1) * copy.error + lost
+    error = _lengths(exact) * copy.error + _lengths(times - whole * unit) * copy.longest
     near_scores, near = _nearest(copy.index, whole.astype(np.float32), depth)
     scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
     unsure = []
@@ -123,6 +123,5 @@ def _scores(query: Doubles, vectors: Floats, rows: Ints) -> Floats:
     return scored
 
 
-def _lengths(rows: Floats) -> Floats:
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return lengths
+def _lengths(rows: Any) -> Any:
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows))

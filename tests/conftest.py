@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import hypothesis
 import pytest
+
+# No test measures time, and how long one example takes depends on what else the machine does.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that: tests of interrupts could not work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        # Workers share the cores out: threads of one that wait in a loop for each other would stand in another's way.
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

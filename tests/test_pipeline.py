@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -264,9 +265,16 @@ def test_an_index_whose_update_was_stopped_is_not_opened_for_questions(tmp_path:
     graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()).close()
 
 
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("six") / "kb"
+    run(people(6), path, Model())
+    return path
+
+
 @pytest.mark.parametrize("table", [*TABLES, "extractions", "readings", "skipped", "words"])
-def test_what_is_missing_or_broken_is_named_and_made_again(tmp_path: Path, table: str) -> None:
-    run(people(6), tmp_path / "kb", Model())
+def test_what_is_missing_or_broken_is_named_and_made_again(six: Path, tmp_path: Path, table: str) -> None:
+    shutil.copytree(six, tmp_path / "kb")
     before = contents(tmp_path / "kb")
     files = sorted((tmp_path / "kb" / table).rglob("meta.json" if table == "words" else "*.parquet"))
     files[0].unlink() if len(table) % 2 else files[0].write_bytes(files[0].read_bytes()[:100])
@@ -356,7 +364,7 @@ def test_vectors_that_are_not_finite_are_left_out_and_told_of(tmp_path: Path) ->
     assert any("1 of 9 entities could not be embedded" in warning for warning in progress.warnings)
     with graphmill.open(tmp_path / "kb", embedder=embedder, tokenizer=WordTokenizer()) as kb:
         answer = kb.query("Ada1", graphmill.QueryParam(mode="local", only_need_context=True))
-    assert '"entity": "Ada1"' not in answer.context
+    assert '"entity":"Ada1"' not in answer.context
 
 
 def test_another_embedder_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -412,7 +420,7 @@ def test_an_entity_without_relationships_is_still_found_and_shown(tmp_path: Path
     run([*people(2), ("z.txt", "Zed lives alone.")], tmp_path / "kb", model)
     with graphmill.open(tmp_path / "kb", embedder=HashingEmbedder(32), tokenizer=WordTokenizer()) as kb:
         answer = kb.query("Who is Zed?", graphmill.QueryParam(mode="local", only_need_context=True))
-    assert '"entity": "Zed"' in answer.context
+    assert '"entity":"Zed"' in answer.context
     assert "Zed lives alone" in answer.context
 
 

@@ -26,10 +26,16 @@ QUESTION = "Who met Ada Thornbury at Saltmere Castle?"
 NEAR = "Who met Ada Thornbury at the Saltmere Castle?"
 
 
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("indexed") / "kb"
+    graphmill.index(TEXTS, path, None, HashingEmbedder(64), WordTokenizer())
+    return path
+
+
 @pytest.fixture
-def kb(tmp_path: Path) -> Path:
-    graphmill.index(TEXTS, tmp_path / "kb", None, HashingEmbedder(64), WordTokenizer())
-    return tmp_path / "kb"
+def kb(indexed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(indexed, tmp_path / "kb"))
 
 
 class Asking:

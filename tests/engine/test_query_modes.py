@@ -21,7 +21,7 @@ from graphmill.engine.config import Config
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
-from graphmill.engine.lines import as_json, as_json_each
+from graphmill.engine.lines import as_json
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.points import AnswerError
 from graphmill.engine.query_param import KEYWORD_MODES, MODES
@@ -445,14 +445,15 @@ def test_mix_shows_as_many_chunks_as_are_wanted(tmp_path: Path) -> None:
         assert len(kb.query("Ada", param("mix", chunk_top_k=140)).data["chunks"]) == 140
 
 
-JSON_VALUES = st.one_of(st.text(max_size=12), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none())
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=6), JSON_VALUES, min_size=1, max_size=4), max_size=6))
-@example([{"reference": 1, "text": '}\n{", "'}, {"a": "", "b": "x, y"}, {"a": '"}\\n{"'}])
-@example([{"a": ""}, {"a": ""}])
-def test_lines_that_are_encoded_together_are_those_that_are_encoded_one_by_one(lines: list[dict[str, Any]]) -> None:
-    assert as_json_each(lines) == [as_json(line) for line in lines]
+@given(st.dictionaries(TEXT, st.one_of(TEXT, st.integers(0, 2**53), st.floats(0, 1e6)), max_size=4))
+@example({"reference": 1, "text": '}\n{", "\u2028\x00'})
+def test_a_line_reads_as_what_it_was_made_of_less_what_is_not_known(line: dict[str, Any]) -> None:
+    written = as_json(line)
+    assert "\n" not in written
+    assert json.loads(written) == {name: value for name, value in line.items() if value != ""}
 
 
 def test_a_context_that_is_shown_again_reads_the_same(path: Path) -> None:
@@ -546,3 +547,39 @@ def test_a_reranker_that_fails_in_its_own_way_is_told_of(path: Path) -> None:
         answer = kb.query("Who taught Ada?", param("naive"))
     assert answer.context
     assert answer.warnings == ["the chunks could not be reranked: out of order"]
+
+
+class Together:
+    """Scores by how many letters a text has in common with the question; counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def rank(self, question: str, texts: Sequence[str]) -> np.ndarray:
+        (scores,) = self.rank_each([(question, texts)])
+        if isinstance(scores, Exception):
+            raise scores
+        return scores
+
+    def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[np.ndarray | Exception]:
+        self.calls.append(len(asked))
+        return [
+            ValueError("no")
+            if "Bea" in question
+            else np.array([len(set(question) & set(text)) for text in texts], np.float32)
+            for question, texts in asked
+        ]
+
+
+def test_the_questions_of_a_batch_are_put_to_a_reranker_together(path: Path) -> None:
+    asked = [(f"Who taught {name}?", param(mode)) for name in NAMES[:3] for mode in ("naive", "local", "mix")]
+    reranker = Together()
+    with opened(path, reranker=reranker) as kb:
+        alone = [kb.query(*one) for one in asked]
+        assert reranker.calls == [1] * 6  # local ranks nothing
+        reranker.calls.clear()
+        found = dict(kb.query_each(asked))
+    assert reranker.calls == [6]
+    assert [found[n].context for n in range(9)] == [answer.context for answer in alone]
+    told = [bool(found[n].warnings) for n in range(9)]
+    assert told == [bool(answer.warnings) for answer in alone] == [n in (3, 5) for n in range(9)]

@@ -122,3 +122,18 @@ def test_what_a_function_raises_is_told_and_the_question_goes_on() -> None:
 
     with pytest.raises(ValueError, match="reranker function: RuntimeError: out of memory"):
         FunctionReranker(broken).rank("q", TEXTS)
+
+
+def test_questions_are_put_to_a_server_beside_each_other_and_one_that_fails_stops_no_other() -> None:
+    def picky(path: str, body: Any) -> Answer:
+        if body and body.get("query") == "bad":
+            return Answer({"error": {"message": "not that"}}, 422)
+        return script(path, body)
+
+    with serving(picky) as server:
+        reranker = ServerReranker(server.url, max_retries=0)
+        first, second, third = reranker.rank_each([("bad", TEXTS), ("a", TEXTS[:2]), ("b", [])])
+        reranker.close()
+    assert isinstance(first, ServerError)
+    assert "not that" in str(first)
+    assert [np.asarray(second).tolist(), np.asarray(third).tolist()] == [[3, 5], []]

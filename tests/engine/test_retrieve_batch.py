@@ -17,16 +17,19 @@ from graphmill.engine.config import Config
 from graphmill.engine.contexts import UNLIMITED, Context
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
-from graphmill.engine.graph_rows import chunks_of, first_of_each
+from graphmill.engine.graph_rows import chunks_of
 from graphmill.engine.index import Searchable
 from graphmill.engine.keywords import phrase_keywords
 from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.models import Request
-from graphmill.engine.modes import FEW_REPORTS, Search, chunks_round, nearest_reports
+from graphmill.engine.modes import FEW_REPORTS, chunks_round, nearest_reports
 from graphmill.engine.modes import MODES as RUN
 from graphmill.engine.query_param import MODES
 from graphmill.engine.question import Question
 from graphmill.engine.retrieve_batch import look_up_each
+from graphmill.engine.rows import first_of_each
+from graphmill.engine.search import Search
+from graphmill.engine.show_passages import show_passages
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vector_index import VectorIndex
 from graphmill.kernels.fuse import reciprocal_rank_fusion
@@ -100,8 +103,10 @@ def searches(kb: OpenIndex) -> list[Search]:
 def shown(search: Search) -> tuple[Any, ...]:
     context = Context(2000)
     if search.param.mode != "bypass" and not search.question.is_empty:
-        RUN[search.param.mode](search, context)
-    return context.render(), context.tables(), context.references, context.follow_ups, search.warnings
+        passages = RUN[search.param.mode](search, context)
+        if passages is not None:
+            assert list(show_passages(search, context, passages)) == []  # there is no reranker to ask
+    return context.render(), context.tables(), context.references(), context.follow_ups, search.warnings
 
 
 def test_what_is_looked_up_together_is_what_each_question_finds_by_itself(
@@ -187,16 +192,37 @@ def test_nothing_is_looked_up_for_no_question(kb: OpenIndex) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 4, 20])
-def test_chunks_round_entities_begin_with_the_same_whether_or_not_all_are_gathered(kb: OpenIndex, k: int) -> None:
-    index, rng = kb.index, np.random.default_rng(k)
-    for _ in range(30):
+@pytest.mark.parametrize("few", [0, 3, 1000])
+def test_chunks_round_entities_are_those_nearest_to_the_question(
+    kb: OpenIndex, k: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphmill.engine.modes.FEW_AROUND", few)
+    index, rng, param = kb.index, np.random.default_rng(k), graphmill.QueryParam(mode="hybrid", chunk_top_k=k)
+    for place in range(30):
+        search = Search(index, Question.of(QUESTIONS[place % 2], param), param)
         entities = rng.permutation(index.entities.num_rows)[: rng.integers(0, 9)]
-        ranked = rng.permutation(index.chunks.num_rows)[: rng.integers(0, 30)]
-        texts = index.text_of_chunk[index.chunks_of_entity.gather(entities)]
-        near = ranked[np.isin(index.text_of_chunk[ranked], texts)]
-        every = first_of_each(np.concatenate([near, chunks_of(index, entities, UNLIMITED)]))
-        found = chunks_round(index, entities, ranked, k, UNLIMITED)
-        np.testing.assert_array_equal(found[:k], every[:k])
+        texts = np.unique(index.text_of_chunk[index.chunks_of_entity.gather(entities)])
+        vector = index.embed_question(search.question.search_text)
+        order, _ = index.search(index.search_texts, search.question.search_text, vector, 10**6, None)
+        nearest = order[np.isin(order, texts)]
+        found = chunks_round(search, entities, k, UNLIMITED)
+        num_compared = min(k, len(texts))
+        np.testing.assert_array_equal(index.text_of_chunk[found[:num_compared]], nearest[:num_compared])
+
+
+def test_chunks_past_the_ranked_ones_come_as_the_graph_puts_them(
+    kb: OpenIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphmill.engine.modes.FEW_TEXTS", 0)
+    monkeypatch.setattr("graphmill.engine.modes.RANKED_CHUNKS", 2)
+    index, param = kb.index, graphmill.QueryParam(mode="hybrid", chunk_top_k=2)
+    search = Search(index, Question.of(QUESTIONS[0], param), param)
+    ranked = search.chunks(search.question.search_text, 2)
+    for entities in np.array_split(np.random.default_rng(0).permutation(index.entities.num_rows), 6):
+        every = chunks_of(index, entities, UNLIMITED)
+        near = ranked[np.isin(index.text_of_chunk[ranked], index.text_of_chunk[every])]
+        found = chunks_round(search, entities, 6, UNLIMITED)
+        np.testing.assert_array_equal(found[:6], first_of_each(np.concatenate([near, every]))[:6])
 
 
 def test_words_of_relationships_are_fused_with_their_vectors(tmp_path: Path) -> None:

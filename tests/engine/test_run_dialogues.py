@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from graphmill.engine.dialogue import Ask, Dialogue, LookUp, Result
 from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Reply, Request
-from graphmill.engine.modes import Search
 from graphmill.engine.run_dialogues import BATCH, Running, _Asked, run_each
+from graphmill.engine.search import Search
 
 Plan = Sequence[int]
 """Requests of each round; 0 stands for a look-up."""

@@ -188,3 +188,12 @@ def test_the_models_name_tells_what_shapes_its_scores(make: Make) -> None:
     assert isinstance(opened, VLLMReranker)
     assert opened.model == make(args={"dtype": "float16"}).model
     assert Config().reranker.model == "none"
+
+
+def test_questions_are_scored_beside_each_other_and_one_that_fails_stops_no_other(make: Make) -> None:
+    reranker = make()
+    reranker.TEXTS_A_MESSAGE = 2
+    found = reranker.rank_each([("q", ["abc", "b", "ab"]), ("q", []), ("q", ["be refused"]), ("r", ["abcd"])])
+    assert isinstance(found[2], ValueError)
+    assert [np.asarray(found[n]).tolist() for n in (0, 1, 3)] == [[3, 1, 2], [], [4]]
+    assert [np.asarray(scores).tolist() for scores in reranker.rank_each([("q", []), ("r", [])])] == [[], []]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from graphmill.engine.templates import load_templates
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.jobs.aliases import run as command
 from graphmill.jobs.inspect import NotFoundError, entity_view
+from tests.jobs.command_line import graphmill as graphmill_
 
 REPORT = json.dumps({"title": "T", "summary": "S", "rating": 6, "rating_explanation": "why", "findings": []})
 GROUPS = ({"IBM", "I.B.M.", "International Business Machines"}, {"Alice Smith", "Dr. Alice Smith"})
@@ -77,6 +77,18 @@ def index(path: Path, documents: Any = DOCUMENTS, config: Config = CONFIG, progr
     generator = FunctionGenerator(model, model="scripted", max_in_flight=8)
     graphmill.index(documents, path, generator, HashingEmbedder(32), WordTokenizer(), config, progress)
     return model
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("indexed") / "kb"
+    index(path)
+    return path
+
+
+@pytest.fixture
+def kb(indexed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(indexed, tmp_path / "kb"))
 
 
 def names(path: Path) -> set[str]:
@@ -135,11 +147,10 @@ def test_aliases_are_off_unless_asked_for_and_go_when_they_are_switched_off(tmp_
 
 
 def test_undoing_everything_gives_the_tables_that_there_would_be_without(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kb, plain = tmp_path / "kb", tmp_path / "plain"
+    plain = tmp_path / "plain"
     index(plain, config=Config())
-    index(kb)
     view = shown(capsys, kb, undo_all=True)
     assert (view["aliases"], view["changed"]) == ([], {"added": 0, "removed": 3})
     assert len(view["apart"]) == 4
@@ -152,10 +163,8 @@ def test_undoing_everything_gives_the_tables_that_there_would_be_without(
 
 
 def test_a_name_is_taken_out_of_its_group_or_its_group_taken_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kb: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kb = tmp_path / "kb"
-    index(kb)
     assert rows(shown(capsys, kb, undo=["I.B.M."])) == {n: e for n, e in FOUND.items() if n != "I.B.M."}
     assert rows(shown(capsys, kb, undo=["ibm", "dr. alice smith"])) == {}
     index(kb)
@@ -165,10 +174,9 @@ def test_a_name_is_taken_out_of_its_group_or_its_group_taken_apart(
 
 
 def test_a_table_that_people_edited_wins_now_and_in_later_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kb, file = tmp_path / "kb", tmp_path / "aliases.csv"
-    index(kb)
+    file = tmp_path / "aliases.csv"
     assert command(kb, export=file) == 0
     assert "3 aliases written" in capsys.readouterr().out
     lines = file.read_text("utf-8-sig").splitlines()
@@ -191,9 +199,7 @@ def test_a_table_that_people_edited_wins_now_and_in_later_runs(
     assert rows(shown(capsys, kb)) == wanted | {"Nobody": "Bob Carrow"}
 
 
-def test_the_name_that_people_chose_is_the_one_that_is_shown(tmp_path: Path) -> None:
-    kb = tmp_path / "kb"
-    index(kb)
+def test_the_name_that_people_chose_is_the_one_that_is_shown(kb: Path, tmp_path: Path) -> None:
     wanted = dict.fromkeys(("IBM", "I.B.M."), "International Business Machines")
     command(kb, edit=write(tmp_path / "a.csv", wanted))
     index(kb)
@@ -293,10 +299,8 @@ def test_without_a_model_names_that_are_all_but_equal_are_folded(
     ],
 )
 def test_what_cannot_be_done_is_refused_and_changes_nothing(
-    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+    kb: Path, tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    kb = tmp_path / "kb"
-    index(kb)
     (tmp_path / "bad.csv").write_text("name,same_as\nIBM,\n")
     before = (kb / "manifest.json").read_bytes()
     filled = {key: tmp_path / value if isinstance(value, str) else value for key, value in options.items()}
@@ -308,14 +312,7 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(
     assert not (tmp_path / "nowhere").exists()
 
 
-def graphmill_(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True)
-
-
-def test_the_command_line_lists_and_undoes(tmp_path: Path) -> None:
-    kb = tmp_path / "kb"
-    index(kb)
+def test_the_command_line_lists_and_undoes(kb: Path) -> None:
     listed = graphmill_("aliases", kb)
     assert listed.returncode == 0, listed.stderr
     assert_in_order(listed.stdout, ["Alice Smith\n", "Dr. Alice Smith", "IBM\n", "I.B.M.", "3 names folded into 2"])
@@ -333,10 +330,9 @@ def assert_in_order(text: str, parts: Iterable[str]) -> None:
         at = text.index(part, at) + len(part)
 
 
-def test_documents_that_go_and_come_back_cost_no_second_question(tmp_path: Path) -> None:
-    index(tmp_path / "kb")
-    index(tmp_path / "kb", DOCUMENTS[:1])
-    assert index(tmp_path / "kb").pairs == []
+def test_documents_that_go_and_come_back_cost_no_second_question(kb: Path) -> None:
+    index(kb, DOCUMENTS[:1])
+    assert index(kb).pairs == []
 
 
 def test_changed_instructions_are_asked_anew(tmp_path: Path) -> None:
@@ -353,11 +349,10 @@ def test_changed_instructions_are_asked_anew(tmp_path: Path) -> None:
 
 
 def test_between_an_edit_and_the_next_run_names_are_found_as_the_graph_has_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kb: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index(tmp_path / "kb")
-    shown(capsys, tmp_path / "kb", undo=["I.B.M."])
-    folder = RunFolder.open(tmp_path / "kb")
+    shown(capsys, kb, undo=["I.B.M."])
+    folder = RunFolder.open(kb)
     assert entity_view(folder, "I.B.M.", 5)["name"] == "IBM"
-    index(tmp_path / "kb")
-    assert entity_view(RunFolder.open(tmp_path / "kb"), "I.B.M.", 5)["name"] == "I.B.M."
+    index(kb)
+    assert entity_view(RunFolder.open(kb), "I.B.M.", 5)["name"] == "I.B.M."

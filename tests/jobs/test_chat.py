@@ -25,6 +25,8 @@ from graphmill.engine.models import Message, Reply, Request
 from graphmill.jobs.chat import Chat, _read
 from graphmill.jobs.write_markdown import _parser, block_ends, write_markdown
 from tests.engine.model_server import Answer, chat, models, serving, wait_until
+from tests.jobs.command_line import APART, graphmill_apart
+from tests.jobs.command_line import graphmill as graphmill_
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,8 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-CHAT = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", "chat"]
-
-
 def said(kb: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*CHAT, str(kb), *arguments]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
+    return graphmill_("chat", kb, *arguments, stdin=text)
 
 
 def only_ada(path: str, body: Any) -> Answer:
@@ -227,7 +225,9 @@ def test_a_conversation_is_one_processs_at_a_time(kb: Path, tmp_path: Path) -> N
     file.write_text(before := TURN + TURN[:20])
     link.symlink_to(file)
     with subprocess.Popen(
-        [*CHAT, str(kb), "--mode", "naive", "--conversation", str(link)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*APART, "chat", str(kb), "--mode", "naive", "--conversation", str(link)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as first:
         assert first.stdin is not None
         wait_until(lambda: file.read_text() == TURN)  # what was cut off is taken off
@@ -266,7 +266,7 @@ def test_errors_do_not_stand_among_the_answers_and_the_exit_code_says_when_there
 
 def test_another_program_gets_each_line_before_it_sends_the_next_one(kb: Path) -> None:
     with serving(only_ada) as server:
-        command = [*CHAT, str(kb), "--mode", "naive", "--json", "--llm", server.url]
+        command = [*APART, "chat", str(kb), "--mode", "naive", "--json", "--llm", server.url]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -283,7 +283,8 @@ def test_another_program_gets_each_line_before_it_sends_the_next_one(kb: Path) -
 
 
 def test_lines_of_a_pipe_are_questions_and_commands(kb: Path) -> None:
-    done = said(kb, "Who met Ada Thornbury?\n\n/mode local\n/quit\nnever asked\n", "--mode", "naive")
+    lines = "Who met Ada Thornbury?\n\n/mode local\n/quit\nnever asked\n"
+    done = graphmill_apart("chat", kb, "--mode", "naive", stdin=lines)
     assert done.returncode == 0, done.stderr
     assert "> Ada Thornbury met Elias Wren" in done.stdout
     assert "mode local" in done.stdout

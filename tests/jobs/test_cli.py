@@ -7,11 +7,12 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.jobs.command_line import APART, graphmill, graphmill_apart
 
 DOCUMENTS = {
     "harbour.md": "# The harbour\n\nOld Ferry Quay is the oldest quay of Marrowport. Ada Thornbury founded the "
@@ -20,11 +21,6 @@ DOCUMENTS = {
     "Light.\n",
     "光.txt": "林芷若在北岭大学任教。北岭大学位于鹭汀市。林芷若研究灯笼海带。\n",
 }
-
-
-def graphmill(*arguments: str | Path, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=os.environ | environment)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +36,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("index") / "kb"
-    done = graphmill("index", corpus, path)
+    done = graphmill_apart("index", corpus, path)
     assert done.returncode == 0, done.stderr
     assert "entities" in done.stdout
     assert "1 empty" in done.stdout
@@ -71,7 +67,7 @@ def test_query_answers_in_every_mode_with_references_in_json(index: Path, mode: 
 
 
 def test_a_chinese_question_finds_chinese_text_through_words(index: Path) -> None:
-    done = graphmill("query", index, "林芷若研究什么？", "--mode", "local")
+    done = graphmill_apart("query", index, "林芷若研究什么？", "--mode", "local")
     assert "灯笼海带" in done.stdout
     assert "参考资料" in done.stdout
 
@@ -103,7 +99,7 @@ def test_what_inspect_cannot_find_is_named_with_what_is_near(index: Path) -> Non
 
 def test_parse_prints_what_the_engine_makes_of_a_reply() -> None:
     reply = '("entity"<|>Alice<|>person<|>Engineer)##\n("relationship"<|>Alice<|>Acme<|>works at<|>9)\n<|COMPLETE|>'
-    done = graphmill("parse", "--profile", "graphrag", "--json", stdin=reply)
+    done = graphmill_apart("parse", "--profile", "graphrag", "--json", stdin=reply)
     assert json.loads(done.stdout) == {
         "entities": [["Alice", "PERSON", "Engineer"]],
         "relationships": [["Alice", "Acme", "works at", 9.0]],
@@ -117,7 +113,7 @@ def test_parse_prints_what_the_engine_makes_of_a_reply() -> None:
 
 
 def test_doctor_tells_packages_and_backends_and_mends_what_is_missing() -> None:
-    report = json.loads(graphmill("doctor", "--json").stdout)
+    report = json.loads(graphmill_apart("doctor", "--json").stdout)
     assert report["packages"]["engine"]["numpy"]
     assert report["backends"]["communities"]
     assert report["missing"] == []
@@ -239,14 +235,7 @@ def test_a_read_only_index_is_refused_for_writing(corpus: Path, tmp_path: Path) 
 
 
 def test_ctrl_c_stops_with_a_line_and_the_next_run_finishes(corpus: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from graphmill.jobs.cli import main; main()",
-        "index",
-        str(corpus),
-        str(tmp_path / "kb"),
-    ]
+    command = [*APART, "index", str(corpus), str(tmp_path / "kb")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not (tmp_path / "kb" / "manifest.json").exists() and process.poll() is None:
         time.sleep(0.02)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphmill.jobs.evaluate import cells, footnote, plain, run
+from tests.jobs.command_line import graphmill, graphmill_apart
 
 DOCUMENTS = {
     "harbour.md": "# The harbour\n\nAda Thornbury founded the Marrowport Harbour Trust in 1911.\n",
@@ -24,9 +22,9 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-def graphmill(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"})
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +67,7 @@ def test_it_prints_a_plain_table_on_a_pipe_and_writes_a_line_a_question_and_mode
 
 
 def test_json_is_one_document_with_the_modes_and_every_result(index: Path, questions: Path) -> None:
-    done = graphmill("evaluate", index, questions, "--json")
+    done = graphmill_apart("evaluate", index, questions, "--json")  # whose libraries have nothing to say either
     document = json.loads(done.stdout)
     assert done.returncode == 0
     assert done.stderr == ""
@@ -218,7 +216,7 @@ def test_two_evaluations_do_not_write_one_file(index: Path, questions: Path, tmp
 
 
 def test_results_can_go_into_a_pipe(index: Path, questions: Path) -> None:
-    done = graphmill("evaluate", index, questions, "--mode", "naive", "--out", "/dev/stdout")
+    done = graphmill_apart("evaluate", index, questions, "--mode", "naive", "--out", "/dev/stdout")
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()[:3]] == ["trust", "2", "3"]
 

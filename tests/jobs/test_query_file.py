@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.query_param import MODES
 from tests.engine.model_server import Answer, chat, models, serving
+from tests.jobs.command_line import graphmill as run
+from tests.jobs.command_line import graphmill_apart
 
 QUESTIONS = [
     {"question": "Who met Ada Thornbury?", "id": "ada", "mode": "naive"},
@@ -33,11 +33,6 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from graphmill.jobs.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
 def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n") if line]
 
@@ -50,7 +45,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def test_every_question_has_a_line_in_its_own_mode(kb: Path, questions: Path) -> None:
-    done = run("query", kb, "--questions", questions)
+    done = graphmill_apart("query", kb, "--questions", questions)
     assert done.returncode == 0, done.stderr
     found = {row["id"]: row for row in lines(done.stdout)}
     assert {key: row["mode"] for key, row in found.items()} == {"ada": "naive", "2": "mix", "7": "local"}

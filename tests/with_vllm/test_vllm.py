@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from smollm2_args import ARGS
 
@@ -21,7 +20,6 @@ import graphmill
 from graphmill.engine.config import Config
 from graphmill.engine.extract import ExtractConfig, extract
 from graphmill.engine.function_models import HashingEmbedder
-from graphmill.engine.minilm import MiniLM, minilm_folder
 from graphmill.engine.models import Pieces, Reply, Request
 from graphmill.engine.openai_generator import OpenAIGenerator
 from graphmill.engine.profiles import load_profile, messages
@@ -29,7 +27,6 @@ from graphmill.engine.progress import Silent
 from graphmill.engine.read_reply import read_reply
 from graphmill.engine.run_folder import RunFolder
 from graphmill.engine.summary import latest_readings
-from graphmill.engine.vllm_embedder import VLLMEmbedder
 from graphmill.engine.vllm_generator import VLLMGenerator, VLLMOptions
 from graphmill.engine.vllm_process import EngineGone
 
@@ -184,38 +181,21 @@ def _tables(path: Path) -> dict[str, Any]:
 
 
 def test_a_model_process_that_is_killed_mid_run_is_told_of_and_the_next_run_ends_with_the_same_tables(
-    generator: VLLMGenerator, smollm2: str, vllm_python: str, tmp_path: Path
+    generator: VLLMGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = VLLMGenerator(smollm2, VLLMOptions(args=ARGS, python=vllm_python), max_in_flight=3)
-    try:
-        with pytest.raises(EngineGone, match="SIGKILL"):
-            _extract(tmp_path / "killed", other, kill=True)
-        assert 3 <= RunFolder.open(tmp_path / "killed").read("readings").num_rows < 12
-        other.rest()
-        _extract(tmp_path / "killed", other)
-        assert other.starts == 2
-    finally:
-        other.close()
     _extract(tmp_path / "whole", generator)
+    starts = generator.starts
+    monkeypatch.setattr(generator, "max_in_flight", 3)
+    with pytest.raises(EngineGone, match="SIGKILL"):
+        _extract(tmp_path / "killed", generator, kill=True)
+    assert 3 <= RunFolder.open(tmp_path / "killed").read("readings").num_rows < 12
+    generator.rest()
+    _extract(tmp_path / "killed", generator)
+    assert generator.starts == starts + 1
     killed, whole = _tables(tmp_path / "killed"), _tables(tmp_path / "whole")
     assert len(whole["readings"]) == 12
     assert len(whole["extractions"]) > 0
     assert killed == whole
-
-
-def test_pooling_gives_the_vectors_that_torch_gives(vllm_python: str) -> None:
-    ours = MiniLM()
-    texts = [TEXT, "A short one.", "灯笼海带", "harbour " * 300]
-    embedder = VLLMEmbedder(
-        str(minilm_folder()), ours.tokenizer, {"dtype": "float32", "enforce_eager": True}, python=vllm_python
-    )
-    try:
-        theirs = embedder.embed(texts[:3])
-        assert embedder.dimension == 384
-    finally:
-        embedder.close()
-    theirs /= np.linalg.norm(theirs, axis=1, keepdims=True)
-    np.testing.assert_allclose(np.sum(theirs * ours.embed(texts[:3]), axis=1), 1.0, atol=1e-4)
 
 
 def test_a_real_server_of_the_same_model_gives_the_same_replies(
@@ -230,16 +210,15 @@ def test_a_real_server_of_the_same_model_gives_the_same_replies(
         "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", *arguments,
     ]  # fmt: skip
     log = (tmp_path / "server.log").open("w")
+    requests = [Request(f"extract/{name}/1", [{"role": "user", "content": text}], 16) for name, text in documents(4)]
+    requests.append(Request("json", [{"role": "user", "content": TEXT}], 200, schema=SHORT))
     server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
+        ours = answers(generator, requests)  # while the server loads
         _wait_for(server, port, tmp_path / "server.log")
         with OpenAIGenerator(f"http://127.0.0.1:{port}/v1") as served:
             assert (served.model, served.context_tokens) == ("tiny", ARGS["max_model_len"])
-            requests = [
-                Request(f"extract/{name}/1", [{"role": "user", "content": text}], 16) for name, text in documents(4)
-            ]
-            requests.append(Request("json", [{"role": "user", "content": TEXT}], 200, schema=SHORT))
-            theirs, ours = answers(served, requests), answers(generator, requests)
+            theirs = answers(served, requests)
             pieces, streamed = taken(served.stream(requests[0]))
             assert len(pieces) > 5
             assert streamed == theirs[requests[0].id]
