@@ -231,7 +231,7 @@ def test_what_is_known_of_equal_requests_goes_with_their_reply() -> None:
     class Watched(FunctionGenerator):
         def collect(self) -> Sequence[Reply]:
             gc.collect()
-            seen.append(sum(isinstance(found, _Asked) for found in gc.get_objects()))
+            seen.append(sum(type(found) is _Asked for found in gc.get_objects()))
             return super().collect()
 
     generator = Watched(lambda request: "x", max_in_flight=4)
