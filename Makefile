@@ -15,7 +15,7 @@ GRAPHMILL = $(VENV)/bin/graphmill
 # As many workers as there are cores, up to 8; a file's tests stay together, since they share what was slow to make.
 PYTEST    = $(VENV)/bin/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test test-vllm lint check format clean
+.PHONY: demo test vllm test-vllm lint check format clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.graphmill: pyproject.toml
@@ -56,10 +56,12 @@ $(VLLM_VENV)/.ready:
 $(VLLM_VENV)/smollm2-135m: | $(VLLM_VENV)/.ready
 	$(VLLM_VENV)/bin/python tests/with_vllm/make_smollm2.py $@
 
+vllm: $(VLLM_VENV)/smollm2-135m
+
 # An engine takes a minute of one core to start, and some 4 GB: two beside each other.
 test-vllm: export GRAPHMILL_VLLM_PYTHON = $(abspath $(VLLM_VENV))/bin/python
 test-vllm: export GRAPHMILL_SMOLLM2 = $(abspath $(VLLM_VENV))/smollm2-135m
-test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/.ready $(VLLM_VENV)/smollm2-135m
+test-vllm: $(VENV)/.graphmill-dev $(VLLM_VENV)/smollm2-135m
 	$(VENV)/bin/python -m pytest -q -m vllm -n 2 --dist loadfile tests/with_vllm
 
 lint: $(VENV)/.graphmill-dev

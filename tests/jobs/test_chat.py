@@ -24,8 +24,13 @@ from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Message, Reply, Request
 from graphmill.jobs.chat import Chat, _read
 from graphmill.jobs.write_markdown import _parser, block_ends, write_markdown
+<<<<<<< HEAD
 from tests.engine.model_server import Answer, chat, models, serving, wait_until
 from tests.jobs.command_line import APART, graphmill_apart
+=======
+from tests.engine.model_server import Answer, chat, models, serving
+from tests.jobs.command_line import APART
+>>>>>>> 58db44160be469eecb3920e969fe67f816adbe22
 from tests.jobs.command_line import graphmill as graphmill_
 
 
@@ -283,8 +288,7 @@ def test_another_program_gets_each_line_before_it_sends_the_next_one(kb: Path) -
 
 
 def test_lines_of_a_pipe_are_questions_and_commands(kb: Path) -> None:
-    lines = "Who met Ada Thornbury?\n\n/mode local\n/quit\nnever asked\n"
-    done = graphmill_apart("chat", kb, "--mode", "naive", stdin=lines)
+    done = said(kb, "Who met Ada Thornbury?\n\n/mode local\n/quit\nnever asked\n", "--mode", "naive")
     assert done.returncode == 0, done.stderr
     assert "> Ada Thornbury met Elias Wren" in done.stdout
     assert "mode local" in done.stdout

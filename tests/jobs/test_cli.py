@@ -67,7 +67,7 @@ def test_query_answers_in_every_mode_with_references_in_json(index: Path, mode: 
 
 
 def test_a_chinese_question_finds_chinese_text_through_words(index: Path) -> None:
-    done = graphmill_apart("query", index, "林芷若研究什么？", "--mode", "local")
+    done = graphmill("query", index, "林芷若研究什么？", "--mode", "local")
     assert "灯笼海带" in done.stdout
     assert "参考资料" in done.stdout
 
