@@ -24,13 +24,8 @@ from graphmill.engine.function_models import FunctionGenerator
 from graphmill.engine.models import Message, Reply, Request
 from graphmill.jobs.chat import Chat, _read
 from graphmill.jobs.write_markdown import _parser, block_ends, write_markdown
-<<<<<<< HEAD
 from tests.engine.model_server import Answer, chat, models, serving, wait_until
-from tests.jobs.command_line import APART, graphmill_apart
-=======
-from tests.engine.model_server import Answer, chat, models, serving
 from tests.jobs.command_line import APART
->>>>>>> 58db44160be469eecb3920e969fe67f816adbe22
 from tests.jobs.command_line import graphmill as graphmill_
 
 
