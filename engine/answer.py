@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -80,9 +80,10 @@ class Answer:
             if f.name not in ("question", "timings", "warnings", "_pieces"):
                 setattr(self, f.name, getattr(other, f.name))
 
-    def document(self) -> dict[str, Any]:
-        """Everything as JSON holds it."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "_pieces"}
+    def document(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """The fields of these names, or all, as JSON holds them."""
+        wanted = [f.name for f in fields(self) if f.name != "_pieces"] if names is None else names
+        return {name: _plain(getattr(self, name)) for name in wanted}
 
     def tables(self) -> dict[str, pa.Table]:
         """``data`` as Arrow tables."""

@@ -61,7 +61,7 @@ class Shown(NamedTuple):
     numbers: list[int]
 
 
-@dataclass
+@dataclass(eq=False)
 class Context:
     """The rows that a question brought up, as the model gets them.
 

@@ -12,8 +12,9 @@ from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.drift import drift_points
 from graphmill.engine.global_points import global_points
 from graphmill.engine.keywords import Keywords, ask_keywords, phrase_keywords
+from graphmill.engine.models import Generator
 from graphmill.engine.modes import MODES
-from graphmill.engine.points import Point, best_points, points_as_lines
+from graphmill.engine.points import best_points, points_as_lines
 from graphmill.engine.prompt_room import last_turns, prompt_room
 from graphmill.engine.query_param import KEYWORD_MODES
 from graphmill.engine.search import Search
@@ -40,7 +41,6 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         with answer.timed("keywords"):
             search.keywords = yield from _keywords(search)
     yield LookUp(search)
-    points: list[Point] | None = None
     passages = None
     with answer.timed("retrieve"):
         if not is_mapped or param.mode == "global":
@@ -52,17 +52,23 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         limits = ", ".join(f"{table} {max(limit, 0)}" for table, limit in context.unfit.items())
         search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
     if is_mapped and generator is not None:
-        begin = time.perf_counter()
-        find_points = global_points if param.mode == "global" else drift_points
-        found = yield from find_points(search, context, generator)
-        budget = min(param.global_max_token_for_community_report, room)
-        points = best_points(found, search.index.tokenizer, budget)
-        context.citable = numbers_cited(point["description"] for point in points)
-        answer.timings["map"] = round(time.perf_counter() - begin, 6)
-    answer.context = context.render() if points is None else points_as_lines(points)
+        answer.context = yield from _points(search, context, generator, answer, room)
+    else:
+        answer.context = context.render()
     answer.data, answer.follow_ups = context.tables, context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context
+
+
+def _points(search: Search, context: Context, generator: Generator, answer: Answer, room: int) -> Dialogue[str]:
+    """The best points that the model makes of the context, as lines; what they cite is what the answer can cite."""
+    begin, param = time.perf_counter(), search.param
+    find_points = global_points if param.mode == "global" else drift_points
+    found = yield from find_points(search, context, generator)
+    points = best_points(found, search.index.tokenizer, min(param.global_max_token_for_community_report, room))
+    context.citable = numbers_cited(point["description"] for point in points)
+    answer.timings["map"] = round(time.perf_counter() - begin, 6)
+    return points_as_lines(points)
 
 
 def _keywords(search: Search) -> Dialogue[Keywords]:

@@ -26,8 +26,9 @@ Line = dict[str, Any]
 LARGEST_REFERENCE = 99_999
 SLACK = 4
 """Tokens by which a line may exceed its parts, since what stands where they meet is cut otherwise."""
-DECODED_BYTES = 1 << 28
-"""Columns are kept as Python's strings once they were wanted, up to this size of all: Arrow takes ten times as long."""
+DECODED_BYTES, STRING_BYTES = 1 << 28, 64
+"""Columns are kept as Python's strings once they were wanted, up to this size of all: Arrow takes ten times as long.
+And what a string takes beside its characters."""
 KEPT_CHARS = 1 << 28
 """Characters of lines that are kept as they were written."""
 MAX_ARRAY_BYTES = 2**31 - 2**20
@@ -211,8 +212,9 @@ class ContextLines:
         column = self._columns.get((table, name))
         if column is None:
             source = (self.claims if table == "claims" else getattr(self._index, table))[name]
-            if self._decoded_bytes + source.nbytes <= DECODED_BYTES:
-                self._decoded_bytes += source.nbytes
+            num_bytes = source.nbytes + STRING_BYTES * len(source)
+            if self._decoded_bytes + num_bytes <= DECODED_BYTES:
+                self._decoded_bytes += num_bytes
                 column = np.array(source.to_pylist(), dtype=object)
             else:
                 column = source.combine_chunks() if source.nbytes < MAX_ARRAY_BYTES else source

@@ -30,7 +30,7 @@ from graphmill.engine.search import WIDER, Search
 FEW_TEXTS, FEW_AROUND = 250_000, 16_384
 """Texts of an index, and those of a question's entities, up to which these are all scored."""
 RANKED_CHUNKS = 100
-"""Where there are more, chunks nearest to a question that are told apart by how near they are."""
+"""Where there are more, and in mix, chunks nearest to a question that are told apart by how near they are."""
 CLAIMS_SHARE = 4
 """One part in so many of the local context's budget is claims', where there are any about the entities."""
 DRIFT_REPORTS = 5
@@ -152,8 +152,8 @@ def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
     """
     index = search.index
     texts = distinct(index.text_of_chunk[index.chunks_of_entity.gather(entities)])
-    if _is_ranked(index) or len(texts) > FEW_AROUND:
-        ranked = search.chunks(search.question.search_text, max(RANKED_CHUNKS, search.num_chunks()))
+    if _is_ranked(search) or len(texts) > FEW_AROUND:
+        ranked = search.chunks(search.question.search_text, _num_nearest(search))
         near = ranked[is_in(index.text_of_chunk[ranked], texts)]
     else:
         near = chunks_of_texts(index, search.among(index.search_texts, texts))
@@ -162,14 +162,14 @@ def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
     return first_of_each(np.concatenate([near, chunks_of(index, entities, tokens, k)]))
 
 
-def _is_ranked(index: Index) -> bool:
-    """Whether the nearest of all chunks are looked up before it is known which ones stand round the entities."""
-    return len(index.text_ids) > FEW_TEXTS
+def _is_ranked(search: Search) -> bool:
+    """Whether the nearest of all chunks are looked up before it is known which ones stand round the entities: in mix,
+    which shows the first of them, and where there are very many."""
+    return search.param.mode == "mix" or len(search.index.text_ids) > FEW_TEXTS
 
 
 def _num_nearest(search: Search) -> int:
-    """How many of the nearest chunks mix looks up, which shows them, and other modes where they put some in order."""
-    return max(RANKED_CHUNKS, search.num_chunks()) if _is_ranked(search.index) else search.num_chunks()
+    return max(RANKED_CHUNKS, search.num_chunks())
 
 
 def relationships_near(search: Search, text: str) -> Rows:
@@ -250,9 +250,7 @@ def wanted(search: Search) -> list[Want]:
 def _want_chunks(search: Search) -> list[Want]:
     """The nearest chunks, or the vector alone, which those that stand round the entities are then scored with."""
     question = search.question.search_text
-    if search.param.mode != "mix" and not _is_ranked(search.index):
-        return [Want(question)]
-    return [Want(question, "texts", _num_nearest(search))]
+    return [Want(question, "texts", _num_nearest(search))] if _is_ranked(search) else [Want(question)]
 
 
 def wanted_further(search: Search) -> list[Want]:

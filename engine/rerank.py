@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -71,15 +72,18 @@ class ServerReranker:
         timeout_s: float = 60.0,
         max_retries: int = 3,
         max_batch_texts: int = 64,
+        max_in_flight: int = 8,
         first_wait_s: float = 1.0,
     ) -> None:
         root, given = url.rstrip("/"), None
         for path in PATHS:
             if root.endswith(path):
                 root, given = root.removesuffix(path), path
+        # Few at a time: a request's time runs from its start, and a cross-encoder on a CPU takes a second for each.
         self.server = Server(
-            root, api_key_env=api_key_env, timeout_s=timeout_s, max_retries=max_retries, first_wait_s=first_wait_s
-        )
+            root, api_key_env=api_key_env, max_in_flight=max_in_flight, timeout_s=timeout_s, max_retries=max_retries,
+            first_wait_s=first_wait_s,
+        )  # fmt: skip
         # An address that names the path is taken at its word; else the paths are looked for beside /v1's others.
         self._base = self.server.root if given and not urlsplit(root).path else self.server.url
         self._path, self.max_batch_texts = given, max_batch_texts
@@ -98,7 +102,7 @@ class ServerReranker:
         return scores
 
     def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scores | Exception]:
-        """Scores of each question's texts, or why there are none; as many at a time as the server takes."""
+        """Scores of each question's texts, or why there are none; ``max_in_flight`` requests run beside each other."""
         return self.server.run(self._rank_each(asked))
 
     async def _rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scores | Exception]:
@@ -139,13 +143,15 @@ class ServerReranker:
         """Scores of one batch. A server that refuses texts as too long gets their beginnings, halved until it takes
         them: a cross-encoder reads some 512 tokens, which hold what a passage is about."""
         while True:
+            max_chars = self._max_chars
             try:
-                return await self._ask_about(question, [text[: self._max_chars] for text in texts])
+                return await self._ask_about(question, [text[:max_chars] for text in texts])
             except RequestFailed as error:
-                longest = min(max(map(len, texts), default=0), self._max_chars)
+                longest = min(max(map(len, texts), default=0), max_chars)
                 if error.status != 400 or longest <= MIN_CHARS:
                     raise
-                self._max_chars = max(longest // 2, MIN_CHARS)
+                if max_chars == self._max_chars:  # else another question's texts were refused meanwhile
+                    self._max_chars = max(longest // 2, MIN_CHARS)
 
     async def _ask_about(self, question: str, texts: list[str]) -> Scores:
         if self._path == "/score":
@@ -185,26 +191,37 @@ def rank_steps(steps: Sequence[Rank]) -> None:
         by_reranker.setdefault(id(step.reranker), []).append(step)
     for same in by_reranker.values():
         for step, found in zip(same, _rank_each(same), strict=True):
-            if isinstance(found, Exception):
-                step.error = str(found) or type(found).__name__
-            else:
-                step.scores = found
+            try:
+                step.scores = _checked(found, len(step.texts))
+            except Exception as error:  # whatever a reranker of the caller's gives, the question is still answered
+                step.error = str(error) or type(error).__name__
 
 
-def _rank_each(steps: Sequence[Rank]) -> Sequence[Scores | Exception]:
+def _rank_each(steps: Sequence[Rank]) -> Sequence[Any]:
+    """What the reranker gives for each step, or the exception that says why there is nothing."""
     together = getattr(steps[0].reranker, "rank_each", None)
-    if together is not None:
-        try:
-            return together([(step.question, step.texts) for step in steps])  # type: ignore[no-any-return]
-        except Exception as error:  # whatever a reranker of the caller's raises, the questions are still answered
-            return [error] * len(steps)
-    found: list[Scores | Exception] = []
+    if together is not None and len(steps) > 1:
+        with suppress(Exception):  # one by one, so that what a single question ends is only that one's ranking
+            found = list(together([(step.question, step.texts) for step in steps]))
+            if len(found) == len(steps):
+                return found
+    found = []
     for step in steps:
         try:
             found.append(step.reranker.rank(step.question, step.texts))
         except Exception as error:
             found.append(error)
     return found
+
+
+def _checked(found: Any, num_texts: int) -> Scores:
+    """Scores as they are to be; raises what was found where it is an exception, and ValueError for other shapes."""
+    if isinstance(found, Exception):
+        raise found
+    scores = np.asarray(found, np.float32)
+    if scores.shape != (num_texts,):
+        raise ValueError(f"a reranker must give {num_texts} scores, got shape {scores.shape}")
+    return scores
 
 
 def as_reranker(given: Reranker | Callable[[str, list[str]], ArrayLike] | None) -> Reranker | None:

@@ -100,6 +100,5 @@ def _ask(
 
 
 def _shown(answer: Answer, param: QueryParam) -> dict[str, Any]:
-    document = answer.document()
     names = [*SHOWN, *(["context", "data"] if param.only_need_context else [])]
-    return {name: document[name] for name in [*names, *(["prompt"] if param.only_need_prompt else [])]}
+    return answer.document([*names, *(["prompt"] if param.only_need_prompt else [])])

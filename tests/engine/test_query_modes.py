@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -583,3 +584,53 @@ def test_the_questions_of_a_batch_are_put_to_a_reranker_together(path: Path) -> 
     assert [found[n].context for n in range(9)] == [answer.context for answer in alone]
     told = [bool(found[n].warnings) for n in range(9)]
     assert told == [bool(answer.warnings) for answer in alone] == [n in (3, 5) for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (lambda n: [0.0] * (n + 3), r"must give \d+ scores, got shape"),
+        (lambda n: [[0.0]] * n, r"must give \d+ scores, got shape"),
+        (lambda n: ["good"] * n, "could not convert string to float"),
+        (lambda n: None, r"must give \d+ scores, got shape \(\)"),
+    ],
+)
+@pytest.mark.parametrize("is_together", [False, True])
+def test_scores_that_are_none_are_told_of_and_stop_nothing(
+    path: Path, given: Callable[[int], Any], why: str, is_together: bool
+) -> None:
+    class Wrong:
+        def rank(self, question: str, texts: Sequence[str]) -> Any:
+            return given(len(texts))
+
+    def rank_each(self: Wrong, asked: Sequence[tuple[str, Sequence[str]]]) -> Any:
+        return [self.rank(*one) for one in asked]
+
+    if is_together:
+        Wrong.rank_each = rank_each  # type: ignore[attr-defined]
+    with opened(path) as kb:
+        plain = kb.query("Who taught Ada?", param("naive", chunk_top_k=60)).data["chunks"]
+    with opened(path, reranker=Wrong()) as kb:
+        answers = [kb.query("Who taught Ada?", param("naive", chunk_top_k=60))]
+        answers += [answer for _, answer in kb.query_each([("Who taught Ada?", param("naive", chunk_top_k=60))] * 2)]
+    for answer in answers:
+        assert answer.data["chunks"] == plain
+        (warning,) = answer.warnings
+        assert re.search(why, warning), warning
+
+
+def test_a_reranker_that_dies_of_one_question_still_ranks_the_others(path: Path) -> None:
+    class Dying(Together):
+        def rank_each(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[np.ndarray | Exception]:
+            if any("Bea" in question for question, _ in asked):
+                raise RuntimeError("gone")
+            return super().rank_each(asked)
+
+    asked = [(f"Who taught {name}?", param("naive")) for name in NAMES[:4]]
+    with opened(path, reranker=Dying()) as kb:
+        found = dict(kb.query_each(asked))
+    assert [found[n].warnings for n in range(4)] == [[], ["the chunks could not be reranked: gone"], [], []]
+    short = Together()
+    short.rank_each = lambda asked: Together.rank_each(short, asked)[:1]  # type: ignore[method-assign]
+    with opened(path, reranker=short) as kb:
+        assert not any(answer.warnings for n, answer in kb.query_each(asked) if n != 1)

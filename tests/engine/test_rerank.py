@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,39 @@ def test_questions_are_put_to_a_server_beside_each_other_and_one_that_fails_stop
     assert isinstance(first, ServerError)
     assert "not that" in str(first)
     assert [np.asarray(second).tolist(), np.asarray(third).tolist()] == [[3, 5], []]
+
+
+def test_a_server_that_takes_one_text_at_a_time_is_given_time_for_all() -> None:
+    turn = threading.Lock()
+
+    def slow(path: str, body: Any) -> Answer:
+        if not body:
+            return script(path, body)
+        with turn:
+            time.sleep(0.05)
+        return script(path, body)
+
+    with serving(slow) as server:
+        reranker = ServerReranker(server.url, timeout_s=2, max_in_flight=4)
+        found = reranker.rank_each([("q", TEXTS)] * 60)  # 3 s in all
+        reranker.close()
+    assert [np.asarray(scores).tolist() for scores in found] == [[3, 5, 2, 7]] * 60
+
+
+def test_questions_that_are_refused_together_halve_their_texts_once() -> None:
+    lengths = []
+
+    def strict(path: str, body: Any) -> Answer:
+        if not body:
+            return script(path, body)
+        longest = max(map(len, body["documents"]))
+        lengths.append(longest)
+        return Answer({"error": {"message": "too long"}}, 400) if longest > 3000 else script(path, body)
+
+    with serving(strict) as server:
+        reranker = ServerReranker(server.url)
+        reranker.rank("q", TEXTS)  # finds the path
+        found = reranker.rank_each([("q", ["x" * 4000])] * 20)
+        reranker.close()
+    assert [np.asarray(scores).tolist() for scores in found] == [[2000]] * 20
+    assert set(lengths) == {7, 4000, 2000}

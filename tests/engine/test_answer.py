@@ -1,0 +1,65 @@
+"""What an answer holds on demand: it reads, compares and is copied as if it had been there from the start."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphmill
+from graphmill.engine.answer import Answer
+from graphmill.engine.contexts import Reference
+from graphmill.engine.function_models import HashingEmbedder
+from graphmill.engine.tokenizers import WordTokenizer
+
+
+def test_a_value_is_made_once_and_only_when_it_is_read() -> None:
+    made: list[int] = []
+
+    def data() -> dict[str, list[dict[str, Any]]]:
+        made.append(1)
+        return {"chunks": []}
+
+    answer = Answer("q", "naive")
+    answer.data = data
+    assert not made
+    assert answer.data is answer.data
+    assert made == [1]
+    assert Answer("q", "naive").data == {}
+    assert Answer("q", "naive").references is not Answer("q", "naive").references
+    assert Answer("q", "naive", references=[Reference(1, "chunk", "a", "a", "c", 0, 1)]).references[0].number == 1
+
+
+def test_only_the_fields_that_are_wanted_are_put_together() -> None:
+    answer = Answer("q", "naive")
+    answer.data = lambda: pytest.fail("made")
+    assert answer.document(["answer", "references"]) == {"answer": "", "references": []}
+
+
+def test_an_answer_is_whole_after_its_index_was_closed(tmp_path: Path) -> None:
+    texts = [(f"d{n}.txt", f"Ada Thornbury met Elias Wren at Saltmere Castle on day {n}.") for n in range(8)]
+    graphmill.index(texts, tmp_path / "kb", None, HashingEmbedder(32), WordTokenizer())
+
+    def ask() -> Answer:
+        with graphmill.open(tmp_path / "kb", None, None, HashingEmbedder(32), WordTokenizer()) as kb:
+            return kb.query("Who met Ada?", graphmill.QueryParam(mode="mix", only_need_context=True))
+
+    first = ask()
+    first.timings.clear()
+    for make in (copy.copy, copy.deepcopy, replace, lambda one: pickle.loads(pickle.dumps(one))):
+        answer = ask()
+        answer.timings.clear()
+        other = make(answer)
+        assert other == answer == first
+        assert other.data["chunks"]
+        assert {row["reference"] for rows in other.data.values() for row in rows} >= {
+            r.number for r in other.references
+        }
+    assert json.loads(json.dumps(first.document())) == first.document()
+    assert asdict(first)["data"] == first.data
+    assert "chunks" in repr(first)
