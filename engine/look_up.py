@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -69,11 +70,13 @@ def look_up(index: Index, lookups: Iterable[Lookup]) -> None:
             found.vectors[text] = vectors[text]
     searches: dict[tuple[str, int, bool | None], list[Want]] = defaultdict(list)
     for want, lexical in askers:
-        if np.isfinite(vectors[want.text]).all():  # one question's bad text is not to stop the others
-            searches[want.table, want.k, lexical].append(want)
+        searches[want.table, want.k, lexical].append(want)
     for (table, k, lexical), wanted in searches.items():
+        of_texts = np.concatenate([vectors[want.text] for want in wanted])
+        if not np.isfinite(of_texts).all():  # one question's bad text is not to stop the others
+            can_search = np.isfinite(of_texts).all(axis=1)
+            of_texts, wanted = of_texts[can_search], list(compress(wanted, can_search.tolist()))
         texts = [want.text for want in wanted]
-        of_texts = np.concatenate([vectors[text] for text in texts])
         results = index.search_each(getattr(index, f"search_{table}"), texts, of_texts, k, lexical)
         for want, result in zip(wanted, results, strict=True):
             for found in askers[want, lexical]:

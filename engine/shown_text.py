@@ -47,10 +47,13 @@ class ShownText:
 
     def rest(self, answer: str) -> str:
         """What is left to be shown of the whole answer."""
+        if answer != self.text and self.text.startswith(answer):  # what went on there was thought, as it turned out
+            self.text = ""
+            return STARTS_ANEW + self._show(answer)
         return self._show(answer)
 
     def _show(self, text: str) -> str:
-        if text == self.text or self.text.startswith(text):
+        if self.text.startswith(text):
             return ""
         more = text[len(self.text) :] if text.startswith(self.text) else STARTS_ANEW + text
         self.text = text

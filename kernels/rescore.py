@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-RESCORE_PAIRS = 1 << 14  # pairs of query and row scored at a time in float64
+RESCORE_PAIRS = 1 << 7  # pairs of query and row scored at a time in float64, as in topk
 MOVED_COSINE = 0.8  # of a sampled row and the query made of it
 SCORE_ERROR = 2.0**-22  # two float32 roundings of a score near 1 on two devices
 

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 CORPUS_BLOCK_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}  # float32 bytes of a block
 FLOAT16_BLOCK_BYTES = {"cpu": 4 << 20, "cuda": 1 << 30}  # likewise, where float16 is converted: stays in the cache
 SCORES_BLOCK_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
-RESCORE_PAIRS = 1 << 14  # pairs of query and row scored at a time in float64
+RESCORE_PAIRS = {"numpy": 1 << 7, "cupy": 1 << 14}  # scored at a time in float64; on the CPU as many as L2 holds
 NORM_ROWS = 256  # rows of a block whose norms stand for those of all
 
 
@@ -144,9 +144,10 @@ def _float32(block: Any, xp: Any) -> Any:
 def _rescored(queries: Any, block: Any, query: Any, column: Any, xp: Any) -> Any:
     """Inner products in float64 of pairs of a query and a row, rounded to float32."""
     parts = [xp.zeros(0, dtype=np.float32)]
-    for start in range(0, len(query), RESCORE_PAIRS):
-        left = queries[query[start : start + RESCORE_PAIRS]].astype(np.float64)
-        right = block[column[start : start + RESCORE_PAIRS]].astype(np.float64)
+    size = RESCORE_PAIRS[xp.__name__]
+    for start in range(0, len(query), size):
+        left = queries[query[start : start + size]].astype(np.float64)
+        right = block[column[start : start + size]].astype(np.float64)
         parts.append(xp.einsum("pd,pd->p", left, right).astype(np.float32))
     return xp.concatenate(parts)
 

@@ -63,6 +63,11 @@ def test_thoughts_are_not_shown_and_where_they_show_late_the_answer_starts_anew(
     late = ShownText({1})
     assert late.add("I wonder. ") == "I wonder."
     assert late.add("</think>Ada. ") == f"{STARTS_ANEW}Ada."
+    shorter = ShownText({1})
+    assert shorter.add("Ada met Bea. ") == "Ada met Bea."
+    assert shorter.add("</think>Ada met") == ""  # as far as it goes, that is there
+    assert shorter.rest("Ada met") == f"{STARTS_ANEW}Ada met"
+    assert shorter.text == "Ada met"
 
 
 @pytest.mark.parametrize("numbers", [None, set()])
