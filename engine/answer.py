@@ -22,7 +22,8 @@ class Answer:
     Iterating over it gives the text in pieces: as the model writes them, where the question was asked with ``stream``
     (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one.
 
-    ``references`` and ``data`` are put together when they are first read; until then an answer holds on to its index.
+    ``references``, ``data`` and ``prompt`` are put together when they are first read; until then an answer holds on to
+    its index.
     """
 
     question: str
@@ -31,7 +32,7 @@ class Answer:
     references: OnDemand[list[Reference]] = OnDemand(list)
     """What the answer cites, at most five; all of the context's, where only that was asked for."""
     context: str = ""
-    prompt: list[Message] = field(default_factory=list)
+    prompt: OnDemand[list[Message]] = OnDemand(list)
     data: OnDemand[dict[str, list[dict[str, Any]]]] = OnDemand(dict)
     """The context's rows with their ids and reference numbers: reports, entities, relationships, claims, chunks."""
     keywords: dict[str, list[str]] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Answer:
             yield self.answer
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_references": self.references, "_data": self.data}
+        return {**vars(self), "_references": self.references, "_data": self.data, "_prompt": self.prompt}
 
     def stream(self, pieces: Iterator[str]) -> None:
         """Has the text come out of ``pieces``, which sets ``answer`` and ``references`` at its end."""

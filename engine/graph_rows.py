@@ -6,9 +6,9 @@ import numpy as np
 
 from graphmill.engine.index import Index
 from graphmill.engine.query_param import QueryParam
-from graphmill.engine.rows import Rows, distinct, first_of_each
+from graphmill.engine.rows import Rows, distinct, first_of_each, is_in
 
-RELATED = 64
+RELATED = 32
 """Reports whose ancestors are looked up at a time."""
 
 
@@ -49,9 +49,10 @@ def chunks_of(index: Index, entities: Rows, tokens: int, k: int | None = None) -
     seen: set[int] = set()
     for entity in entities.tolist():
         own = np.sort(index.chunks_of_entity[entity])
-        others = index.chunks_of_entity.gather(index.neighbours[entity])
-        place = np.minimum(np.searchsorted(own, others), len(own) - 1)
-        shared = np.bincount(place[own[place] == others], minlength=len(own))
+        # By the entities of the own chunks rather than by the chunks of the neighbours, which are many times as many.
+        is_neighbour = is_in(index.entities_of_chunk.gather(own), np.sort(index.neighbours[entity]))
+        place = np.repeat(np.arange(len(own)), index.entities_of_chunk.lengths(own))
+        shared = np.bincount(place[is_neighbour], minlength=len(own))
         ordered.append(own[np.lexsort((own, -shared))])
         of_text = dict(zip(index.text_of_chunk[own].tolist(), own.tolist(), strict=True))  # a text is shown once
         new = [chunk for text, chunk in of_text.items() if text not in seen]

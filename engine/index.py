@@ -20,7 +20,7 @@ from graphmill.engine.lexical import LexicalIndex
 from graphmill.engine.lines import ContextLines
 from graphmill.engine.models import Embedder, Tokenizer
 from graphmill.engine.order import sort_chunks
-from graphmill.engine.rows import Lists, Rows, id_lists, is_in, lists_by, rows_of
+from graphmill.engine.rows import Lists, Rows, id_lists, inverted, is_in, lists_by, rows_of
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
 from graphmill.engine.vector_index import VectorIndex
 from graphmill.kernels.backend import Backend
@@ -107,16 +107,14 @@ class Index:
             id_lists(table["chunk_ids"], self.chunks["chunk_id"])
             for table in (self.entities, self.relationships, self.communities)
         )
+        self.entities_of_chunk = inverted(self.chunks_of_entity, self.chunks.num_rows)
         entity_ids = self.entities["entity_id"]
         source, target = (rows_of(self.relationships[c], entity_ids) for c in ("source_id", "target_id"))
         self.source, self.target = source, target
         indptr, neighbour, edge = adjacency(source, target, len(entity_ids))
         self.neighbours, self.edges = Lists(indptr, neighbour), Lists(indptr, edge)
         members = id_lists(self.communities["entity_ids"], entity_ids)
-        community = np.repeat(np.arange(self.communities.num_rows), np.diff(members.offsets))
-        order = np.argsort(members.values, kind="stable")
-        offsets = np.searchsorted(members.values[order], np.arange(len(entity_ids) + 1))
-        self.communities_of_entity = Lists(offsets.astype(np.int64), community[order])
+        self.communities_of_entity = inverted(members, len(entity_ids))
         self.level = self.communities["level"].to_numpy()
         self.parent = self.communities["parent"].to_numpy()
         self.occurrence = self.communities["occurrence"].to_numpy()
@@ -179,9 +177,9 @@ class Index:
         vectors = what.vectors.vectors
         # Not by a matrix product, which adds up a row by its place, so that equal rows may differ at the last bit.
         if 2 * len(place) > len(vectors):
-            scores = np.einsum("nd,d->n", vectors, vector[0])[place]
+            scores = np.vecdot(vectors, vector[0])[place]
         else:
-            scores = np.einsum("nd,d->n", vectors[place], vector[0])
+            scores = np.vecdot(vectors[place], vector[0])
         scores[np.isnan(scores)] = -np.inf
         by_vector = what.row_of_vector[place[np.argsort(-scores, kind="stable")]]
         foreign, fuse = self._channels(what, question, lexical)

@@ -30,7 +30,7 @@ from graphmill.engine.search import WIDER, Search
 FEW_TEXTS, FEW_AROUND = 250_000, 16_384
 """Texts of an index, and those of a question's entities, up to which these are all scored."""
 RANKED_CHUNKS = 100
-"""Where there are more, and in mix, chunks nearest to a question that are told apart by how near they are."""
+"""Where there are more, or entities come by relationships, chunks nearest to a question that are told apart."""
 CLAIMS_SHARE = 4
 """One part in so many of the local context's budget is claims', where there are any about the entities."""
 DRIFT_REPORTS = 5
@@ -164,8 +164,9 @@ def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
 
 def _is_ranked(search: Search) -> bool:
     """Whether the nearest of all chunks are looked up before it is known which ones stand round the entities: in mix,
-    which shows the first of them, and where there are very many."""
-    return search.param.mode == "mix" or len(search.index.text_ids) > FEW_TEXTS
+    which shows them too, where entities come by relationships, which makes them and their chunks many, and where there
+    are very many chunks."""
+    return search.param.mode not in ("keywords-local", "drift") or len(search.index.text_ids) > FEW_TEXTS
 
 
 def _num_nearest(search: Search) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from graphmill.engine.answer import Answer
 from graphmill.engine.answer_cache import AnswerCache
@@ -106,7 +107,7 @@ def answering(
         if not answer.context:
             answer.answer = no_context_answer(search.question.language)
             return answer
-        answer.prompt = _prompt(prompt_kind(search), search, answer.context)
+        answer.prompt = partial(_prompt, prompt_kind(search), search, answer.context)
     answer.references = context.references
     if only_found:
         return answer

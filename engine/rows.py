@@ -69,6 +69,13 @@ def lists_by(group: Rows, num_groups: int) -> Lists:
     return Lists(np.searchsorted(group[order], np.arange(num_groups + 1)).astype(np.int64), order)
 
 
+def inverted(lists: Lists, num_rows: int) -> Lists:
+    """For each of ``num_rows`` rows the numbers of the lists that it stands in, ascending."""
+    by_row = lists_by(lists.values, num_rows)
+    owner = np.repeat(np.arange(len(lists), dtype=np.int64), np.diff(lists.offsets))
+    return Lists(by_row.offsets, owner[by_row.values])
+
+
 def distinct(rows: Rows) -> Rows:
     """The rows in ascending order without repeats; for some thousands ten times as fast as np.unique, which hashes."""
     ordered = np.sort(rows)

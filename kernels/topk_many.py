@@ -22,8 +22,8 @@ BLOCK_ROWS = 1 << 12
 GROUPS = 8
 """Groups of rows, for each of the k rows that are wanted, of which the best are looked at."""
 RESCORE_PAIRS = 1 << 7
-"""Pairs of query and row scored at a time in float64: of more the memory is fetched anew from the system each time, which
-takes as long as all else."""
+"""Pairs of query and row scored at a time in float64: of more, the memory is fetched anew from the system each time,
+which takes as long as all else."""
 
 
 def topk_many(queries: Floats, vectors: Floats, k: int) -> tuple[Floats, Ints]:

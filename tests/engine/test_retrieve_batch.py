@@ -197,7 +197,7 @@ def test_chunks_round_entities_are_those_nearest_to_the_question(
     kb: OpenIndex, k: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graphmill.engine.modes.FEW_AROUND", few)
-    index, rng, param = kb.index, np.random.default_rng(k), graphmill.QueryParam(mode="hybrid", chunk_top_k=k)
+    index, rng, param = kb.index, np.random.default_rng(k), graphmill.QueryParam(mode="keywords-local", chunk_top_k=k)
     for place in range(30):
         search = Search(index, Question.of(QUESTIONS[place % 2], param), param)
         entities = rng.permutation(index.entities.num_rows)[: rng.integers(0, 9)]
