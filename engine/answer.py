@@ -62,6 +62,10 @@ class Answer:
             yield self.answer
 
     def __getstate__(self) -> dict[str, Any]:
+        if self._pieces is not None:
+            raise TypeError(
+                "an answer that is still being written can't be copied or pickled; read it to its end first"
+            )
         return {**vars(self), "_references": self.references, "_data": self.data, "_prompt": self.prompt}
 
     def stream(self, pieces: Iterator[str]) -> None:

@@ -210,6 +210,10 @@ class OpenIndex:
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
+        if not isinstance(question, str) or not isinstance(param, QueryParam | None):
+            raise TypeError(
+                f"query() takes a text and a QueryParam, got {type(question).__name__}, {type(param).__name__}"
+            )
         return query(self.index, question, param or QueryParam(), self.caller(), self.reranker, self.cache)
 
     def query_each(self, questions: Iterable[tuple[str, QueryParam]]) -> Iterator[tuple[int, Answer]]:

@@ -91,8 +91,10 @@ def _row(line: str, number: int) -> QuestionRow:
         raise ValueError(f'must be an object with a "question", got {_shown(given)}')
     values = {name: value for name, value in given.items() if value is not None}
     question = values.pop("question", None)
+    if question is None:
+        raise ValueError('has no "question"')
     if not isinstance(question, str) or is_blank(question):
-        raise ValueError(f'"question" must be a text, got {_shown(question) if question is not None else "none"}')
+        raise ValueError(f'"question" must be a text, got {_shown(question)}')
     mode = values.pop("mode", None)
     if mode is not None and mode not in MODES:
         raise ValueError(f'"mode" must be one of {", ".join(MODES)}, got {_shown(mode)}')

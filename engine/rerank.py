@@ -221,6 +221,8 @@ def _checked(found: Any, num_texts: int) -> Scores:
     scores = np.asarray(found, np.float32)
     if scores.shape != (num_texts,):
         raise ValueError(f"a reranker must give {num_texts} scores, got shape {scores.shape}")
+    if num_texts and np.isnan(scores).all():
+        raise ValueError("the reranker scored none of the texts")
     return scores
 
 
@@ -228,6 +230,8 @@ def as_reranker(given: Reranker | Callable[[str, list[str]], ArrayLike] | None) 
     """A reranker as it is, and a function as one."""
     if given is None or isinstance(given, Reranker):
         return given
+    if not callable(given):
+        raise TypeError(f"reranker must be a Reranker or a function of a question and texts, got {given!r}")
     return FunctionReranker(given)
 
 

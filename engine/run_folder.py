@@ -70,7 +70,8 @@ class RunFolder:
     def open(root: Path) -> RunFolder:
         """Opens an existing index for reading; raises IndexFolderError when there is none."""
         if not root.is_dir():
-            raise IndexFolderError(f"no index at {root}: there is no such folder; make one with `graphmill index`")
+            why = "it is a file, not a folder" if root.is_file() else "there is no such folder"
+            raise IndexFolderError(f"no index at {root}: {why}; make one with `graphmill index`")
         tables, facts = _read_manifest(root)
         return RunFolder(root, tables, facts)
 

@@ -63,3 +63,10 @@ def test_an_answer_is_whole_after_its_index_was_closed(tmp_path: Path) -> None:
     assert json.loads(json.dumps(first.document())) == first.document()
     assert asdict(first)["data"] == first.data
     assert "chunks" in repr(first)
+
+
+def test_an_answer_that_is_still_being_written_says_why_it_cannot_be_copied() -> None:
+    answer = Answer("q", "naive")
+    answer.stream(iter(["a"]))
+    with pytest.raises(TypeError, match="still being written"):
+        pickle.dumps(answer)

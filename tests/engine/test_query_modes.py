@@ -593,6 +593,7 @@ def test_the_questions_of_a_batch_are_put_to_a_reranker_together(path: Path) -> 
         (lambda n: [[0.0]] * n, r"must give \d+ scores, got shape"),
         (lambda n: ["good"] * n, "could not convert string to float"),
         (lambda n: None, r"must give \d+ scores, got shape \(\)"),
+        (lambda n: [float("nan")] * n, "scored none of the texts"),
     ],
 )
 @pytest.mark.parametrize("is_together", [False, True])
@@ -634,3 +635,13 @@ def test_a_reranker_that_dies_of_one_question_still_ranks_the_others(path: Path)
     short.rank_each = lambda asked: Together.rank_each(short, asked)[:1]  # type: ignore[method-assign]
     with opened(path, reranker=short) as kb:
         assert not any(answer.warnings for n, answer in kb.query_each(asked) if n != 1)
+
+
+def test_what_is_no_question_or_no_reranker_is_refused_as_such(path: Path) -> None:
+    with opened(path) as kb:
+        with pytest.raises(TypeError, match="takes a text and a QueryParam, got NoneType, NoneType"):
+            kb.query(None)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="got str, dict"):
+            kb.query("q", {"mode": "naive"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a function of a question and texts, got 'foo'"), opened(path, reranker="foo"):
+        pass

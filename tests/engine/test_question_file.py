@@ -61,7 +61,7 @@ def test_a_line_separator_inside_a_text_ends_no_line_and_half_a_character_is_men
     [
         ('{"question": "Who?"', "not JSON: Expecting ',' delimiter at character 20"),
         ('["Who?"]', 'must be an object with a "question", got ["Who?"]'),
-        ('{"query": "Who?"}', '"question" must be a text, got none'),
+        ('{"query": "Who?"}', 'has no "question"'),
         ('{"question": " \\u200b"}', '"question" must be a text, got " \u200b"'),
         ('{"question": 3}', '"question" must be a text, got 3'),
         ('{"question": "Who?", "mode": "globall"}', '"mode" must be one of naive, local, global'),
