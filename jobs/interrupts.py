@@ -1,36 +1,12 @@
-"""Keys that are hit while something is being drawn: they leave no mark in it, and Ctrl-C comes between two drawings."""
+"""Keys that are hit while something is being drawn: they leave no mark in it."""
 
 from __future__ import annotations
 
 import os
-import signal
 import termios
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
-
-
-@contextmanager
-def put_off() -> Iterator[None]:
-    """Has an interrupt wait for the end of the block: half a drawing leaves lines that nothing takes away again."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield
-        return
-    came = False
-
-    def note(*_: object) -> None:
-        nonlocal came
-        came = True
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

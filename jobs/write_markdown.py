@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from graphmill.jobs.interrupts import put_off, without_echo
+from graphmill.engine.run_folder import interrupts_wait
+from graphmill.jobs.interrupts import without_echo
 from graphmill.jobs.show import printable, show
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
             stack.callback(live.update, "")  # of a last drawing that is higher than the screen a part would stay
             for piece in map(printable, pieces):
                 text += piece
-                with put_off():
+                with interrupts_wait():
                     # Only a line that is whole can begin the block that shows the one before it to be finished.
                     for end in block_ends(text[num_printed:]) if "\n" in piece else ():
                         with console:  # one write, so that nothing flickers

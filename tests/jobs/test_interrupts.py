@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from graphmill.engine.run_folder import interrupts_wait
 from graphmill.jobs import write_markdown as module
-from graphmill.jobs.interrupts import put_off, without_echo
+from graphmill.jobs.interrupts import without_echo
 from graphmill.jobs.write_markdown import write_markdown
 
 WIDTH = 40
@@ -143,7 +144,7 @@ def test_an_interrupt_that_was_put_off_comes_at_the_end_and_other_threads_are_le
     steps = []
 
     def interrupted() -> None:
-        with put_off():
+        with interrupts_wait():
             signal.raise_signal(signal.SIGINT)
             steps.append("done")
         steps.append("never")
@@ -154,7 +155,7 @@ def test_an_interrupt_that_was_put_off_comes_at_the_end_and_other_threads_are_le
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def other() -> None:
-        with put_off():
+        with interrupts_wait():
             steps.append("other")
 
     thread = threading.Thread(target=other)
