@@ -25,6 +25,7 @@ class Background:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stop: weakref.finalize[..., Background] | None = None
         self._is_closed = False
         self._started: weakref.WeakSet[Coroutine[Any, Any, Any]] = weakref.WeakSet()
 
@@ -36,11 +37,13 @@ class Background:
                 raise RuntimeError(f"{self.name} is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name=self.name)
+                served = (self._loop, self._started, self.closers)
+                self._thread = threading.Thread(target=_serve, args=served, daemon=True, name=self.name)
                 self._thread.start()
                 # One that is forgotten ends too, but nobody waits for it: a collection of garbage may come at any time,
                 # such as during an import that the end of the other thread needs as well.
-                weakref.finalize(self, _stop, self._loop, self._started, self.closers).atexit = False
+                self._stop = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+                self._stop.atexit = False
                 _alive.add(self)
             self._started.add(work)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -54,19 +57,14 @@ class Background:
             future.cancel()
 
     def close(self) -> None:
-        """Cancels what is running and ends the thread. Doing it twice is fine."""
+        """Cancels what is running and ends the thread. Doing it twice is fine, also from what is being cancelled."""
         with self._lock:
             self._is_closed = True
-            if self._loop is not None and self._thread is not None:
-                _stop(self._loop, self._started, self.closers)
-                if threading.current_thread() is not self._thread:
-                    self._thread.join(STOP_TIMEOUT_S)
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.close()
+            stop, thread = self._stop, self._thread
+        if stop is not None and thread is not None:
+            stop()  # the first time only
+            if threading.current_thread() is not thread:
+                thread.join(STOP_TIMEOUT_S)
 
 
 @atexit.register
@@ -76,20 +74,22 @@ def _close_all() -> None:
         background.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, started: Set[Coroutine[Any, Any, Any]], closers: list[Closer]) -> None:
-    async def stop() -> None:
-        # Tasks that these have made are theirs to end: anyio warns of one that others cancel before it begins.
-        await _cancel({task for task in asyncio.all_tasks() if task.get_coro() in started})
-        await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
-        for closer in closers:
-            await closer()
-        loop.stop()
-
-    stopping = stop()
+def _serve(loop: asyncio.AbstractEventLoop, started: Set[Coroutine[Any, Any, Any]], closers: list[Closer]) -> None:
+    """Runs the loop until it is stopped, and then what is left in it to its end."""
+    asyncio.set_event_loop(loop)
     try:
-        asyncio.run_coroutine_threadsafe(stopping, loop)
-    except RuntimeError:  # the loop has ended before
-        stopping.close()
+        loop.run_forever()
+        loop.run_until_complete(_end(loop, started, closers))
+    finally:
+        loop.close()
+
+
+async def _end(loop: asyncio.AbstractEventLoop, started: Set[Coroutine[Any, Any, Any]], closers: list[Closer]) -> None:
+    # Tasks that these have made are theirs to end: anyio warns of one that others cancel before it begins.
+    await _cancel({task for task in asyncio.all_tasks() if task.get_coro() in started})
+    await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
+    await asyncio.gather(*(closer() for closer in closers), return_exceptions=True)
+    await loop.shutdown_asyncgens()
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[Any] | None]) -> None:

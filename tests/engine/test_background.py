@@ -59,3 +59,38 @@ def test_closing_ends_what_was_left_behind_too() -> None:
     assert task.cancelled()
     with pytest.raises(RuntimeError, match="test is closed"):
         background.run(parent())
+
+
+def test_closing_again_while_it_ends_waits_for_the_end_and_leaves_nothing_behind() -> None:
+    """From another thread, and from what is being cancelled."""
+    cancelled, go_on, background = threading.Event(), threading.Event(), Background("test")
+    closed: list[bool] = []
+
+    async def closer() -> None:
+        closed.append(go_on.is_set())
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            background.close()
+            cancelled.set()
+            while not go_on.is_set():
+                await asyncio.sleep(0.001)
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        background.closers.append(closer)
+        background.start(slow_to_end())
+        first = threading.Thread(target=background.close)
+        first.start()
+        assert cancelled.wait(10)
+        second = threading.Thread(target=background.close)
+        second.start()
+        assert second.is_alive()
+        go_on.set()
+        first.join()
+        second.join()
+        gc.collect()
+    assert closed == [True]
+    assert [str(warning.message) for warning in warned] == []
