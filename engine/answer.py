@@ -20,7 +20,8 @@ class Answer:
     """What came of a question. ``str(answer)`` is its text.
 
     Iterating over it gives the text in pieces: as the model writes them, where the question was asked with ``stream``
-    (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one.
+    (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one. Of a stream
+    that was read in part, a second iteration and ``str`` read the rest; leaving the loop takes the request back.
 
     ``references``, ``data`` and ``prompt`` are put together when they are first read; until then an answer holds on to
     its index.
@@ -55,11 +56,14 @@ class Answer:
         return self.answer
 
     def __iter__(self) -> Iterator[str]:
-        pieces, self._pieces = self._pieces, None
-        if pieces is not None:
-            yield from pieces
-        elif self.answer:
-            yield self.answer
+        if self._pieces is None:
+            if self.answer:
+                yield self.answer
+            return
+        try:
+            yield from self._pieces
+        finally:
+            self._pieces = None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._pieces is not None:

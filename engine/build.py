@@ -207,6 +207,7 @@ class OpenIndex:
     ) -> None:
         self.index, self.generator, self.reranker, self.cache, self._stack = index, generator, reranker, cache, stack
         self._shared = None if generator is None else SharedGenerator(generator)
+        self._is_closed = False
 
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
@@ -224,11 +225,17 @@ class OpenIndex:
         return query_each(self.index, questions, self.caller(), self.reranker, self.cache)
 
     def caller(self) -> Generator | None:
-        """The model, for one question or batch: others may be asked at the same time, in this thread or another."""
+        """The model, for one question or batch: others may be asked at the same time, in this thread or another.
+
+        Raises ValueError once the index is closed.
+        """
+        if self._is_closed:
+            raise ValueError(f"the index {self.index.folder.root} is closed")
         return None if self._shared is None else self._shared.caller()
 
     def close(self) -> None:
-        """Lets go of the models that were opened for this index."""
+        """Lets go of the models that were opened for this index, which answers no question from then on."""
+        self._is_closed = True
         self._stack.close()
 
     def __enter__(self) -> OpenIndex:

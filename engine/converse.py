@@ -15,6 +15,7 @@ from collections.abc import Generator as Coroutine
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
+from graphmill.engine.abort import abort
 from graphmill.engine.models import Generator, Message, Reply, Request
 
 Result = TypeVar("Result")
@@ -63,7 +64,8 @@ def converse(conversations: Iterable[Conversation[Result]], generator: Generator
     conversation's next request goes out before any new work, while its prefix is still cached, and free places are
     filled before results are handed out, so that a slow reader leaves the model busy. An id may be used again by the
     same conversation; two open conversations with one id raise ValueError. When the reader stops early, or anything
-    raises, the open conversations are closed; replies to what they asked are thrown away by the next ``converse``.
+    raises, the open conversations are closed and what they asked is taken back; replies that come all the same are
+    thrown away by the next ``converse``.
     """
     waiting: dict[str, Conversation[Result]] = {}
     finished: list[Result] = []
@@ -106,5 +108,6 @@ def converse(conversations: Iterable[Conversation[Result]], generator: Generator
                 if owner is not None:
                     advance(owner, reply)
     finally:
+        abort(generator, waiting.keys())
         for conversation in waiting.values():
             conversation.close()

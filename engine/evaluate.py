@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 
 from graphmill.engine.build import OpenIndex
 from graphmill.engine.cite import only_citing, render_references
+from graphmill.engine.config import ConfigError
 from graphmill.engine.find_facts import folded, folded_points, folded_rows, holds
 from graphmill.engine.index import Index
 from graphmill.engine.language import detect_language
@@ -115,7 +116,7 @@ def _ask(
         # Past whatever the open index keeps of answers: what is measured is the work.
         answer = query(opened.index, row.question, param, meter, opened.reranker)
     except (AnswerError, ServerError, IndexFolderError, ValueError) as error:
-        if isinstance(error, EngineGone | GeneratorGone):
+        if isinstance(error, EngineGone | GeneratorGone | ConfigError):
             raise
         return result | {"error": str(error), "seconds": time.perf_counter() - begin}
     result |= {"seconds": time.perf_counter() - begin, "warnings": answer.warnings}

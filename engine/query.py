@@ -12,6 +12,7 @@ from graphmill.engine.answer_cache import AnswerCache
 from graphmill.engine.answer_prompts import answer_messages, no_context_answer, question_message
 from graphmill.engine.cached_answer import find_kept
 from graphmill.engine.cite import cite, render_references, without_own_references
+from graphmill.engine.config import ConfigError
 from graphmill.engine.contexts import Context
 from graphmill.engine.decode_text import clean
 from graphmill.engine.dialogue import Ask, Dialogue
@@ -94,6 +95,8 @@ def answering(
     """All that it takes to answer a question, as a dialogue with the index and the model; fills in the answer."""
     search = Search(index, Question.of(answer.question, param), param, generator, reranker, answer.warnings)
     context, place, only_found = Context(), None, param.only_need_context or param.only_need_prompt
+    if param.mode == "bypass" and generator is None and not only_found:
+        raise ConfigError("mode bypass puts the question to the model alone, and no model is configured (llm.model)")
     if cache is not None and generator is not None and not only_found and not search.question.is_empty:
         with answer.timed("cache"):
             place, kept = yield from find_kept(search, cache)
@@ -113,7 +116,7 @@ def answering(
         return answer
     is_whole = False
     if generator is None:
-        text = _quoted(search, answer, context)
+        text = _quoted(answer, context)
     else:
         text, is_whole = yield from _written(answer, context, generator)
     answer.answer = text + render_references(answer.references, search.question.language)
@@ -122,11 +125,8 @@ def answering(
     return answer
 
 
-def _quoted(search: Search, answer: Answer, context: Context) -> str:
+def _quoted(answer: Answer, context: Context) -> str:
     """The text without a model, which quotes the context; sets the answer's references."""
-    if answer.mode == "bypass":
-        answer.warnings.append("bypass puts the question to the model alone, and no model is configured")
-        return no_context_answer(search.question.language)
     with answer.timed("answer"):
         text, answer.references = extractive_answer(context, answer.question)
     return text

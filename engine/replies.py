@@ -6,6 +6,7 @@ with nothing to load at the start, and a batch of replies is either there whole 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sqlite3
@@ -13,12 +14,13 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphmill.engine.abort import abort
 from graphmill.engine.metered import rest
 from graphmill.engine.models import Generator, Reply, Request, Tokenizer
 from graphmill.engine.reply_key import is_kept, request_key
@@ -30,6 +32,7 @@ MAX_REMEMBERED = 10_000
 """Replies that ``forget`` can drop."""
 MAX_WAIT_S = 1.0
 """Replies are written as soon as one comes when so many wait, or the first has waited so long."""
+_NUMBERS = itertools.count(1)
 _COLUMNS = "key, model, messages, text, finish_reason, prompt_tokens, completion_tokens"
 
 
@@ -185,9 +188,9 @@ class StoredGenerator:
         self.anew: frozenset[str] = frozenset()
         """What to ask anew whatever is kept, by the second part of a request's id ("extract/TEXT_ID/1")."""
         self._found: list[Reply] = []
-        # Ids with a number of our own: two open requests may come with one id.
+        # Ids with a number of their own: two open requests may come with one id, and the generator may still hold some
+        # of an earlier run that was interrupted.
         self._asked: dict[str, tuple[Request, str]] = {}
-        self._number = 0
         self._given: deque[str] = deque(maxlen=MAX_REMEMBERED)
 
     def submit(self, request: Request) -> None:
@@ -200,8 +203,7 @@ class StoredGenerator:
             self._given.append(key)
             self._found.append(stored.reply(request.id))
             return
-        self._number += 1
-        own_id = f"{request.id}/{self._number}"
+        own_id = f"{request.id}/{next(_NUMBERS)}"
         self._asked[own_id] = request, key
         self.generator.submit(replace(request, id=own_id))
 
@@ -211,12 +213,22 @@ class StoredGenerator:
             found, self._found = self._found, []
             return found
         replies: list[Reply] = []
-        for reply in self.generator.collect():
-            request, key = self._asked.pop(reply.id)
-            self.store.put(key, self.model, request, reply)
-            self._given.append(key)
-            replies.append(replace(reply, id=request.id))
+        while not replies and (arrived := self.generator.collect()):
+            for reply in arrived:
+                if (asked := self._asked.pop(reply.id, None)) is not None:
+                    request, key = asked
+                    self.store.put(key, self.model, request, reply)
+                    self._given.append(key)
+                    replies.append(replace(reply, id=request.id))
         return replies
+
+    def abort(self, request_ids: Set[str]) -> None:
+        """Takes requests back, if the generator can."""
+        self._found = [reply for reply in self._found if reply.id not in request_ids]
+        own_ids = {own_id for own_id, (request, _) in self._asked.items() if request.id in request_ids}
+        for own_id in own_ids:
+            del self._asked[own_id]
+        abort(self.generator, own_ids)
 
     def forget(self) -> None:
         """Drops the last replies that were handed out: they turned out to be of no use, and are to be asked anew."""

@@ -143,7 +143,9 @@ class Server:
                 else:
                     if response.is_success:
                         return _json(response)
-                    said = self.redact(f"HTTP {response.status_code} from {url}: {error_text(response.text)}")
+                    said = self.redact(
+                        f"HTTP {response.status_code} from {url}: {error_text(response.text) or 'an empty body'}"
+                    )
                     failure = RequestFailed(said, status=response.status_code)
                     asked_s = retry_after_s(response.headers.get("retry-after")) or 0.0
                 wait_s = asked_s + back_off_s(attempt, random.random(), self.first_wait_s)

@@ -133,7 +133,7 @@ class Chat:
 
     def _take(self, answer: Answer) -> None:
         self.last = answer
-        is_found = bool(answer.context) or (answer.mode == "bypass" and self.opened.generator is not None)
+        is_found = bool(answer.context) or answer.mode == "bypass"
         if is_found:
             # Numbers of references are those of one answer, and its list of them says nothing to the next.
             said = only_citing(without_own_references(answer.answer), ())

@@ -48,7 +48,10 @@ class PlainProgress:
 
     def finish(self, note: str = "") -> None:
         seconds = time.monotonic() - self._begin
-        self._say(f"{self._stage}: {self._done:,} {self._unit} in {seconds:.1f} s{', ' + note if note else ''}")
+        told = f"{self._stage}: {self._done - self._before:,} {self._unit} in {seconds:.1f} s"
+        if self._before:
+            told += f", {self._done:,} with those done before"
+        self._say(f"{told}{', ' + note if note else ''}")
 
     def skip(self, stage: str) -> None:
         self._say(f"{stage}: already done")

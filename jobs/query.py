@@ -32,11 +32,11 @@ def run(
         answer = opened.query(question, parameters)
         if as_json:
             show_json(answer.document(), indent=2)
-        elif parameters.only_need_context:
-            show(answer.context or answer.answer)
-        elif parameters.only_need_prompt:
+        elif parameters.only_need_prompt:  # which holds the context too
             prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in answer.prompt)
             show(prompt or answer.answer)
+        elif parameters.only_need_context:
+            show(answer.context or answer.answer)
         else:
             write_markdown(answer)
     show_notes(answer)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import pytest
 from hypothesis import given
@@ -126,6 +126,20 @@ def test_stopping_early_closes_the_open_conversations_and_the_next_run_ignores_t
     assert len(closed) >= 5
     assert len(echo.open) > 0
     assert len(list(converse((talk(n, 2) for n in range(7)), echo))) == 7
+
+
+def test_what_was_asked_is_taken_back_when_the_reader_stops_or_anything_raises() -> None:
+    class Aborting(Echo):
+        def abort(self, request_ids: Set[str]) -> None:
+            self.open = [request for request in self.open if request.id not in request_ids]
+
+    echo = Aborting(5)
+    results = converse((talk(n, 1) for n in range(50)), echo)
+    next(results)
+    other = request("another's")
+    echo.submit(other)
+    results.close()  # type: ignore[attr-defined]
+    assert echo.open == [other]
 
 
 def test_an_interrupt_while_waiting_closes_the_open_conversations() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import graphmill
 from graphmill.engine.build import OpenIndex
 from graphmill.engine.chunk import ChunkConfig
-from graphmill.engine.config import Config
+from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.embed import EmbedConfig
 from graphmill.engine.extract_claims import ClaimsConfig
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
@@ -337,9 +337,29 @@ def test_bypass_puts_the_conversation_and_the_question_to_the_model_alone(path: 
     # Nothing was given to be cited, so brackets are the model's own.
     assert (found.answer, found.context, found.references) == ("Fine [1].", "", [])
     assert len(asked) == 1
+
+
+def test_bypass_without_a_model_is_an_error_of_its_own_question(path: Path) -> None:
+    asked = param("bypass", only_need_context=False)
     with opened(path) as kb:
-        alone = kb.query("How are you?", param("bypass", only_need_context=False))
-    assert "no model is configured" in alone.warnings[0]
+        with pytest.raises(ConfigError, match="no model is configured"):
+            kb.query("How are you?", asked)
+        answers = dict(kb.query_each([("How are you?", asked), ("Who teaches?", param("naive"))]))
+        assert kb.query("How are you?", param("bypass")).context == ""
+    assert "no model is configured" in answers[0].error
+    assert not answers[1].error
+    assert answers[1].context
+
+
+def test_a_closed_index_answers_no_more(path: Path) -> None:
+    with opened(path) as kb:
+        before = kb.query("Who teaches?", param("naive"))
+    kb.close()
+    with pytest.raises(ValueError, match=f"{path} is closed"):
+        kb.query("Who teaches?", param("naive"))
+    with pytest.raises(ValueError, match=f"{path} is closed"):
+        list(kb.query_each([("Who teaches?", param("naive"))]))
+    assert before.references
 
 
 def test_relationships_that_are_not_embedded_are_named_with_what_switches_them_on(tmp_path: Path) -> None:

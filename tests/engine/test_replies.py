@@ -117,6 +117,37 @@ def test_open_requests_of_one_id_do_not_mix_their_replies_up(tmp_path: Path) -> 
         assert store.num_hits == 2
 
 
+def test_what_is_taken_back_does_not_come_and_what_an_earlier_run_left_open_is_not_taken_for_its_own(
+    tmp_path: Path,
+) -> None:
+    class Plain:
+        """Can take nothing back."""
+
+        def __init__(self, generator: Generator) -> None:
+            self.model, self.context_tokens, self.max_in_flight = "m", 4096, generator.max_in_flight
+            self.tokenizer, self.submit, self.collect = None, generator.submit, generator.collect
+
+        def close(self) -> None: ...
+
+    kept, dropped = (Request(name, [{"role": "user", "content": name}]) for name in ("kept", "dropped"))
+    generator, asked = counting()
+    with ReplyStore(tmp_path) as store:
+        stored = StoredGenerator(generator, store)
+        stored.submit(dropped)
+        stored.submit(kept)
+        stored.abort({"dropped"})
+        assert [reply.id for reply in stored.collect()] == ["kept"]
+        assert asked == ["kept"]
+        stored.submit(kept)  # which is in the store by now
+        stored.abort({"kept"})
+        left = StoredGenerator(plain := Plain(generator), store)
+        left.submit(replace(dropped, id="again"))
+        left.abort({"again"})
+        assert ask(StoredGenerator(plain, store), replace(REQUEST, id="again"))[0].id == "again"
+        assert asked == ["kept", "dropped", "hello"]
+        assert store.get(request_key("m", dropped)) is None
+
+
 def test_hits_come_at_once_and_misses_after_them(tmp_path: Path) -> None:
     generator, asked = counting()
     with ReplyStore(tmp_path) as store:

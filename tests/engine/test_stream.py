@@ -244,6 +244,19 @@ def test_str_takes_the_whole_stream_and_a_second_look_gives_the_same(path: Path)
         assert "".join(answer) == str(answer)
 
 
+def test_str_takes_what_is_left_of_a_stream_that_was_read_in_part(path: Path) -> None:
+    generator = InPieces(lambda request: TEXT)
+    with opened(path, generator) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        pieces = iter(answer)
+        first = next(pieces)
+        assert str(answer).startswith("Elias Wren [1], not Bea.")
+        assert str(answer).startswith(first)
+        assert list(pieces) == []
+    assert generator.num_closed == 0
+    assert [reference.number for reference in answer.references] == [1]
+
+
 def test_a_stream_that_is_left_keeps_what_was_shown_and_ends_the_request(path: Path) -> None:
     generator = InPieces(lambda request: TEXT)
     with opened(path, generator) as kb:
