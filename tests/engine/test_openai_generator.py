@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +10,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from model_server import Answer, ModelServer, chat, models, serving, wait_until
+from model_server import Answer, ModelServer, chat, models, refusing, serving, wait_until
 
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.openai_generator import GeneratorGone, OpenAIGenerator
@@ -41,13 +40,6 @@ def collect_all(generator: Generator, requests: Iterable[Request]) -> dict[str, 
 def one(script: Any, request: Request | None = None, **kwargs: Any) -> Reply:
     with serving(script) as server, connect(server.url, **kwargs) as generator:
         return collect_all(generator, [request or ask("a")])["a"]
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def test_it_is_a_generator() -> None:
@@ -229,28 +221,28 @@ def test_a_server_without_a_list_of_models_needs_the_name() -> None:
 
 
 def test_a_dead_server_is_named_before_any_work() -> None:
-    url = f"http://user:pa55word@127.0.0.1:{free_port()}/v1"
-    with pytest.raises(ServerError, match="Connection refused") as caught:
-        OpenAIGenerator(url)
-    assert url.replace("user:pa55word@", "") in str(caught.value)
-    assert "pa55word" not in str(caught.value)
-    with connect(url) as generator, pytest.raises(ServerError, match="vllm serve"):
-        generator.check()
+    with refusing() as address:
+        url = address.replace("//", "//user:pa55word@")
+        with pytest.raises(ServerError, match="Connection refused") as caught:
+            OpenAIGenerator(url)
+        assert address in str(caught.value)
+        assert "pa55word" not in str(caught.value)
+        with connect(url) as generator, pytest.raises(ServerError, match="vllm serve"):
+            generator.check()
 
 
 def test_check_waits_for_a_server_that_is_still_loading() -> None:
-    port = free_port()
-    with connect(f"http://127.0.0.1:{port}/v1") as generator:
-        starting: list[ModelServer] = []
-        timer = threading.Timer(0.3, lambda: starting.append(ModelServer(lambda path, body: models("m"), port)))
+    server = ModelServer(lambda path, body: models("m"), is_up=False)
+    with connect(server.url) as generator:
+        timer = threading.Timer(0.3, server.start)
         timer.start()
-        generator.check(wait_s=20.0)
+        generator.check(wait_s=60.0)
         timer.join()
-        starting[0].stop()
+        server.stop()
 
 
 def test_few_requests_to_a_dead_server_fail_one_by_one() -> None:
-    with connect(f"http://127.0.0.1:{free_port()}/v1", max_retries=1) as generator:
+    with refusing() as url, connect(url, max_retries=1) as generator:
         replies = collect_all(generator, [ask("a"), ask("b")])
     assert all("Connection refused (2 tries)" in (reply.error or "") for reply in replies.values())
 
@@ -259,25 +251,26 @@ def test_a_server_that_dies_in_the_middle_is_gone_and_no_request_is_blamed() -> 
     server = ModelServer(lambda path, body: chat("ok"))
     with connect(server.url, max_retries=1, max_in_flight=3) as generator:
         collect_all(generator, [ask("first")])
-        server.stop()
+        down = server.go_down()
         with pytest.raises(GeneratorGone, match=r"is gone.*Connection refused") as caught:
             collect_all(generator, [ask(str(n)) for n in range(40)])
         assert server.url in str(caught.value)
         with pytest.raises(GeneratorGone):
             generator.collect()
+        down.stop()
 
 
 def test_a_server_that_comes_back_within_the_retries_loses_nothing() -> None:
     server = ModelServer(lambda path, body: chat("ok"))
-    revived: list[ModelServer] = []
     with connect(server.url, max_retries=8, first_wait_s=0.05) as generator:
         collect_all(generator, [ask("first")])
-        server.stop()
-        timer = threading.Timer(0.3, lambda: revived.append(ModelServer(lambda path, body: chat("back"), server.port)))
+        revived = server.go_down()
+        revived.script = lambda path, body: chat("back")
+        timer = threading.Timer(0.3, revived.start)
         timer.start()
         replies = collect_all(generator, [ask(str(n)) for n in range(20)])
         timer.join()
-        revived[0].stop()
+        revived.stop()
     assert {reply.text for reply in replies.values()} == {"back"}
 
 
@@ -374,14 +367,15 @@ def test_a_reply_that_has_come_and_was_taken_back_is_not_collected() -> None:
 
 
 def test_replies_that_are_held_back_come_when_the_requests_they_waited_for_are_taken_back() -> None:
-    with serving(lambda path, body: Answer({}, wait_s=20)) as server, connect(server.url, max_retries=0) as generator:
+    with serving(lambda path, body: Answer({}, wait_s=120)) as server, connect(server.url, max_retries=0) as generator:
         generator.submit(ask("slow"))
         wait_until(lambda: len(server.requests) == 1)
-        server.stop()
+        down = server.go_down()
         generator.submit(ask("unreachable"))
         wait_until(lambda: len(generator._held) == 1)
         generator.abort({"slow"})
         assert [reply.id for reply in generator.collect()] == ["unreachable"]
+        down.stop()
 
 
 def test_collecting_nothing_is_an_error_and_no_endless_wait() -> None:
