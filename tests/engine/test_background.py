@@ -10,7 +10,14 @@ import warnings
 import anyio
 import pytest
 
+from graphmill.engine import background as module
 from graphmill.engine.background import Background
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close waits for an end that takes its time."""
+    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 60.0)
 
 
 def test_what_is_being_connected_when_it_is_closed_ends_without_a_warning() -> None:
