@@ -107,6 +107,8 @@ class OpenAIGenerator:
             raise GeneratorGone(self._gone)
         if not self._open:
             raise RuntimeError("collect() was called with no request open")
+        if self._is_closed and self._replies.empty():
+            raise RuntimeError(self._was_closed())
         replies: list[Reply] = []
         while not replies or not self._replies.empty():
             found = self._replies.get()
@@ -116,11 +118,14 @@ class OpenAIGenerator:
                     break
                 if self._gone is not None:
                     raise GeneratorGone(self._gone)
-                raise RuntimeError(f"the client of {self.server.url} was closed while requests were open")
+                raise RuntimeError(self._was_closed())
             number, reply = found
             if self._open.pop(number, None) is not None:  # else it was taken back
                 replies.append(reply)
         return replies
+
+    def _was_closed(self) -> str:
+        return f"the client of {self.server.url} was closed while requests were open"
 
     def abort(self, request_ids: Set[str]) -> None:
         """Hangs up on requests, which ends the work on them, and forgets replies to them that have come."""

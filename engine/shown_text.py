@@ -63,7 +63,8 @@ class ShownText:
         text, _ = strip_thoughts(clean(text), in_record="\0")
         if self._numbers is None:
             return text.strip()
-        return held_to_numbers(without_own_references(text), self._numbers, MAX_REFERENCES)
+        # Stripped, as the whole answer is: what a thought has left at the end would hide a section of references.
+        return held_to_numbers(without_own_references(text.strip()), self._numbers, MAX_REFERENCES)
 
 
 def _certain(text: str) -> str:

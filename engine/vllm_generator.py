@@ -183,14 +183,17 @@ class VLLMGenerator:
 
     def collect(self) -> Sequence[Reply]:
         """Replies that have come in, after waiting for the first; raises EngineGone when an engine has ended."""
+        arriving = self._replies  # taken first: where another thread ends the engines, it is told of in this one
         if not self._open:
+            if self._is_closed:
+                raise EngineGone(f"{self!r} was closed")
             raise RuntimeError("collect() was called with no request open")
         replies: list[Reply] = []
-        while not replies or not self._replies.empty():
-            replica, found = self._replies.get()
+        while not replies or not arriving.empty():
+            replica, found = arriving.get()
             if found is None:
                 if replies:
-                    self._replies.put((replica, None))  # what did come is handed out first
+                    arriving.put((replica, None))  # what did come is handed out first
                     break
                 raise self._gone(self._processes[replica] if replica < len(self._processes) else None)
             own_id = found.pop("id")
@@ -243,12 +246,12 @@ class VLLMGenerator:
             process.hang_up()
         for process in processes:
             process.close()
-        self._replies = queue.SimpleQueue()
         for written in list(self._streams.values()):
             written.put(None)
         self._streams.clear()
         self._open.clear()
         self._replica_of.clear()
+        self._replies = queue.SimpleQueue()  # last: nobody may wait in it for what was open before
 
     def close(self) -> None:
         """Ends the engines; none is loaded again. Doing it twice is fine."""

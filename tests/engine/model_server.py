@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 
@@ -33,9 +34,12 @@ Script = Callable[[str, Any], Answer]
 
 
 class ModelServer:
-    """Answers by ``script(path, body)``; keeps every request, its headers, and what came of them."""
+    """Answers by ``script(path, body)``; keeps every request, its headers, and what came of them.
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+    One that is not up has its port, which nobody else gets then, and refuses connections until it is started.
+    """
+
+    def __init__(self, script: Script, port: int = 0, is_up: bool = True) -> None:
         self.script = script
         self.requests: list[tuple[str, Any, dict[str, str]]] = []
         self.max_in_flight = self._in_flight = 0
@@ -45,14 +49,27 @@ class ModelServer:
         self._httpd = _Httpd(("127.0.0.1", port), _handler(self))
         self.port = self._httpd.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
+        self._is_up = False
+        if is_up:
+            self.start()
+
+    def start(self) -> None:
+        self._is_up = True
+        self._httpd.server_activate()
         threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def paths(self) -> list[str]:
         return [path for path, _, _ in self.requests]
 
     def stop(self) -> None:
-        self._httpd.shutdown()
+        if self._is_up:
+            self._httpd.shutdown()
         self._httpd.server_close()
+
+    def go_down(self) -> ModelServer:
+        """Ends it, and returns one in its place that has its port and is not up."""
+        self.stop()
+        return ModelServer(self.script, self.port, is_up=False)
 
     def answer(self, path: str, body: Any, headers: dict[str, str], client: socket.socket) -> Answer:
         with self.lock:
@@ -62,7 +79,8 @@ class ModelServer:
         try:
             answer = self.script(path, body)
             if answer.wait_s and select.select([client], [], [], answer.wait_s)[0]:
-                self.num_hung_up += 1
+                with self.lock:
+                    self.num_hung_up += 1
             return answer
         finally:
             with self.lock:
@@ -72,6 +90,15 @@ class ModelServer:
 class _Httpd(ThreadingHTTPServer):
     request_queue_size = 512
     daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler, bind_and_activate=False)
+        self.server_bind()
+
+    def server_bind(self) -> None:
+        """Asks no name server for the name of this machine, as HTTPServer does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hung up is no news."""
@@ -125,6 +152,14 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
+def refusing() -> Iterator[str]:
+    """The address of nothing, as long as the block lives: no other process can come to listen there."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+
+
+@contextmanager
 def serving(script: Script) -> Iterator[ModelServer]:
     """A server that lives as long as the block."""
     server = ModelServer(script)
@@ -135,8 +170,8 @@ def serving(script: Script) -> Iterator[ModelServer]:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Waits for what happens in another thread or process; fails after half a minute."""
-    deadline = time.monotonic() + 30
+    """Waits for what happens in another thread or process; fails after two minutes."""
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline, "it has not come to that"
         time.sleep(0.005)

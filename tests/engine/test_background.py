@@ -10,7 +10,14 @@ import warnings
 import anyio
 import pytest
 
+from graphmill.engine import background as module
 from graphmill.engine.background import Background
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close waits for an end that takes its time."""
+    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 60.0)
 
 
 def test_what_is_being_connected_when_it_is_closed_ends_without_a_warning() -> None:
@@ -29,6 +36,7 @@ def test_what_is_being_connected_when_it_is_closed_ends_without_a_warning() -> N
         finally:
             ended.set()
 
+    gc.collect()  # what other tests have left has warnings of its own
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         future = background.start(parent())
@@ -78,6 +86,7 @@ def test_closing_again_while_it_ends_waits_for_the_end_and_leaves_nothing_behind
             while not go_on.is_set():
                 await asyncio.sleep(0.001)
 
+    gc.collect()  # what other tests have left has warnings of its own
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         background.closers.append(closer)

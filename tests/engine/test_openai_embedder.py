@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_server import Answer, models, serving
+from model_server import Answer, models, serving, wait_until
 
 from graphmill.engine.models import Embedder
 from graphmill.engine.openai_embedder import OpenAIEmbedder
@@ -62,10 +62,12 @@ def test_rows_keep_the_order_of_the_texts_over_many_batches(as_lists: bool) -> N
 
 
 def test_several_requests_are_in_flight() -> None:
-    def slowly(path: str, body: Any) -> Answer:
+    def together(path: str, body: Any) -> Answer:
+        if body is not None and body["input"] == ["a"]:
+            wait_until(lambda: server.max_in_flight >= 2)
         return Answer(script(path, body).body, wait_s=0.05)
 
-    with serving(slowly) as server:
+    with serving(together) as server:
         connect(server.url, max_batch_texts=1, max_in_flight=4).embed(["a"] * 16)
     assert 2 <= server.max_in_flight <= 4
 

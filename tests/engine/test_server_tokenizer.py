@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_server import Answer, serving
+from model_server import Answer, serving, wait_until
 
 from graphmill.engine import server_tokenizer
 from graphmill.engine.models import Tokenizer
@@ -65,11 +65,12 @@ def test_a_server_that_only_counts_has_its_tokens_spread_evenly() -> None:
 
 
 def test_many_texts_are_in_flight_at_once_and_keep_their_places() -> None:
-    def slowly(path: str, body: Any) -> Answer:
-        return Answer(words(path, body).body, wait_s=0.05)
+    def together(path: str, body: Any) -> Answer:
+        wait_until(lambda: server.max_in_flight > 4)
+        return words(path, body)
 
     texts = ["x " * n + "x" for n in range(60)]
-    with serving(slowly) as server:
+    with serving(together) as server:
         assert ServerTokenizer(server.url).count(texts).tolist() == list(range(1, 61))
     assert server.max_in_flight > 4
 

@@ -17,7 +17,7 @@ from graphmill.engine.run_dialogues import replies_to
 from graphmill.engine.shared_generator import Caller, SharedGenerator
 from graphmill.engine.vllm_generator import VLLMGenerator
 from graphmill.engine.vllm_process import EngineGone
-from tests.engine.model_server import Answer, serving
+from tests.engine.model_server import Answer, serving, wait_until
 
 
 def ask(name: str, num: int = 1) -> list[Request]:
@@ -188,8 +188,8 @@ def test_loading_keeps_nobody_from_a_reply_that_is_there() -> None:
         assert second.result(10)[0].text == "b-0"
 
 
-def _waiting(shared: SharedGenerator, num: int) -> list[threading.Thread]:
-    """Threads that wait for a reply each, and keep what they got as ``found``."""
+def _asking(shared: SharedGenerator, num: int) -> list[threading.Thread]:
+    """Threads that are to wait for a reply each, and keep what they get as ``found``; none has begun."""
 
     def wait(caller: Caller) -> None:
         try:
@@ -201,28 +201,55 @@ def _waiting(shared: SharedGenerator, num: int) -> list[threading.Thread]:
     for n in range(num):
         caller = shared.caller()
         caller.submit(Request(f"slow/{n}", [{"role": "user", "content": "hang for ever"}], 5))
-        threads.append(threading.Thread(target=wait, args=(caller,)))
-        threads[-1].start()
+        threads.append(threading.Thread(target=wait, args=(caller,), daemon=True))
     return threads
 
 
-def test_closing_a_server_ends_everybodys_wait() -> None:
-    with serving(lambda path, body: Answer({}, wait_s=5)) as server:
-        generator = OpenAIGenerator(server.url, "m", context_tokens=1000)
-        threads = _waiting(SharedGenerator(generator), 3)
-        time.sleep(0.2)
+def _closed(generator: OpenAIGenerator | VLLMGenerator, is_waited_for: bool) -> list[object]:
+    """What comes of three callers when the generator is closed while they wait, or before they do."""
+    shared = SharedGenerator(generator)
+    threads = _asking(shared, 3)
+    if not is_waited_for:
         generator.close()
-        for thread in threads:
-            thread.join(10)
-            assert "was closed" in str(thread.found)  # type: ignore[attr-defined]
+    for thread in threads:
+        thread.start()
+    if is_waited_for:
+        wait_until(lambda: shared._is_collecting)
+        generator.close()
+    for thread in threads:
+        thread.join(60)
+    return [thread.found for thread in threads]  # type: ignore[attr-defined]
 
 
-def test_closing_vllm_ends_everybodys_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_closing_a_server_ends_everybodys_wait(is_waited_for: bool) -> None:
+    with serving(lambda path, body: Answer({}, wait_s=60)) as server:
+        generator = OpenAIGenerator(server.url, "m", context_tokens=1000)
+        found = _closed(generator, is_waited_for)
+    assert ["was closed" in str(error) for error in found] == [True] * 3
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_closing_vllm_ends_everybodys_wait(monkeypatch: pytest.MonkeyPatch, is_waited_for: bool) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("scripted_vllm")))
+    found = _closed(VLLMGenerator("org/model", context_tokens=1000), is_waited_for)
+    assert [type(error) for error in found] == [EngineGone] * 3
+
+
+def test_closing_vllm_between_a_look_at_what_is_open_and_the_wait_for_it_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("scripted_vllm")))
     generator = VLLMGenerator("org/model", context_tokens=1000)
-    threads = _waiting(SharedGenerator(generator), 3)
-    time.sleep(0.5)
-    generator.close()
-    for thread in threads:
-        thread.join(10)
-        assert isinstance(thread.found, EngineGone)  # type: ignore[attr-defined]
+
+    class Looked(dict[str, tuple[str, int]]):
+        def __len__(self) -> int:
+            is_open = super().__len__()
+            generator.close()
+            return is_open
+
+    (thread,) = _asking(SharedGenerator(generator), 1)
+    generator._open = Looked(generator._open)
+    thread.start()
+    thread.join(60)
+    assert isinstance(thread.found, EngineGone)  # type: ignore[attr-defined]

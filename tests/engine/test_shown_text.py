@@ -60,6 +60,7 @@ def test_thoughts_are_not_shown_and_where_they_show_late_the_answer_starts_anew(
     shown = ShownText({1})
     assert shown.add("<think>secret ") == ""
     assert shown.add("[1]</think>Ada. ") == "Ada."
+    assert ShownText({1}).add("Ada\n**References:**\n\u2028<think>") == "Ada"
     late = ShownText({1})
     assert late.add("I wonder. ") == "I wonder."
     assert late.add("</think>Ada. ") == f"{STARTS_ANEW}Ada."

@@ -117,7 +117,7 @@ def test_vllm_gives_pieces_as_they_are_decoded(vllm: VLLMGenerator) -> None:
 
 
 def test_replies_that_come_while_another_is_streamed_are_kept_for_whoever_collects(vllm: VLLMGenerator) -> None:
-    vllm.submit(Request("query/other", [{"role": "user", "content": "quick"}], 10))
+    vllm.submit(Request("query/other", [{"role": "user", "content": "let the slow go"}], 10))
     slow = Request("query/answer1", [{"role": "user", "content": "be slow"}], 10)
     taken(stream(vllm, slow))
     assert [reply.id for reply in vllm.collect()] == ["query/other"]
@@ -143,6 +143,8 @@ def test_a_batch_that_is_left_ends_what_the_engine_has_of_it(vllm: VLLMGenerator
         answers = kb.query_each(texts())
         assert next(answers)[0] == 0
         vllm.submit(Request("mine", [{"role": "user", "content": "hang for ever"}], 10))
+        vllm.submit(Request("last", [{"role": "user", "content": "quick"}], 10))
+        assert [reply.id for reply in vllm.collect()] == ["last"]  # so the engine has begun with those before it
         answers.close()  # type: ignore[attr-defined]
         assert list(vllm._open.values()) == [("mine", 0)]
         after = kb.query("was it stopped?", graphmill.QueryParam(mode="bypass"))
@@ -152,7 +154,7 @@ def test_a_batch_that_is_left_ends_what_the_engine_has_of_it(vllm: VLLMGenerator
 def test_a_batch_that_raises_hangs_up_on_its_server(path: Path) -> None:
     def script(_: str, body: Any) -> Answer:
         hangs = "hang" in body["messages"][-1]["content"]
-        return Answer(chat("So.").body, wait_s=20 if hangs else 0)
+        return Answer(chat("So.").body, wait_s=120 if hangs else 0)
 
     param = graphmill.QueryParam(mode="bypass")
     with serving(script) as server, opened(path, generator_of(server)) as kb:

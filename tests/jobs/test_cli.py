@@ -7,12 +7,12 @@ import os
 import signal
 import stat
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.command_line import APART, graphmill, graphmill_apart
+from tests.jobs.command_line import graphmill, graphmill_apart
 
 DOCUMENTS = {
     "harbour.md": "# The harbour\n\nOld Ferry Quay is the oldest quay of Marrowport. Ada Thornbury founded the "
@@ -235,13 +235,25 @@ def test_a_read_only_index_is_refused_for_writing(corpus: Path, tmp_path: Path) 
 
 
 def test_ctrl_c_stops_with_a_line_and_the_next_run_finishes(corpus: Path, tmp_path: Path) -> None:
-    command = [*APART, "index", str(corpus), str(tmp_path / "kb")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    while not (tmp_path / "kb" / "manifest.json").exists() and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 130
+    # In the middle of a stage, which doesn't end before the interrupt has come.
+    code = (
+        "import sys\n"
+        "from graphmill.engine.minilm import MiniLM\n"
+        "from graphmill.jobs.cli import main\n"
+        "MiniLM.embed = lambda self, texts: print('embedding', flush=True) or sys.stdin.read()\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "index", str(corpus), str(tmp_path / "kb")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "embedding\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert (tmp_path / "kb" / "manifest.json").exists()
     assert "the same command goes on from here" in told
     assert "Traceback" not in told
     done = graphmill("index", corpus, tmp_path / "kb", "--json")

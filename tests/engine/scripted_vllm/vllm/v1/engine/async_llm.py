@@ -81,6 +81,7 @@ class AsyncLLM:
         )
         self.vllm_config = SimpleNamespace(model_config=model_config)
         self.num_stopped = 0
+        self.may_go = asyncio.Event()
 
     @staticmethod
     def from_engine_args(args, usage_context):
@@ -92,11 +93,13 @@ class AsyncLLM:
 
     async def generate(self, prompt, params, request_id, *, priority):
         text = "".join("<END>" if number == 1 else chr(number) for number in prompt["prompt_token_ids"])
-        if "be slow" in text:
-            await asyncio.sleep(0.3)
+        if "let the slow go" in text:
+            self.may_go.set()
+        elif "be slow" in text:
+            await self.may_go.wait()
         if "hang for ever" in text:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 self.num_stopped += 1
                 raise
@@ -120,7 +123,7 @@ class AsyncLLM:
                         num_cached_tokens=0,
                     )
                 if "then hang" in text:
-                    await asyncio.sleep(60)
+                    await asyncio.sleep(600)
             except asyncio.CancelledError:
                 self.num_stopped += 1
                 raise
