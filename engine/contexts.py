@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import NamedTuple
@@ -77,6 +77,8 @@ class Context:
     """What was searched for, in the keyword modes."""
     follow_ups: list[str] = field(default_factory=list)
     """Questions that were drawn from the reports, in drift."""
+    kept: int = 0
+    """Tokens of the room that only passages may fill."""
     unfit: dict[str, int] = field(default_factory=dict)
     """Tables of which rows were found and none fitted, and the tokens that there were for them."""
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -128,11 +130,20 @@ class Context:
         found = [reference for shown in self.shown for reference in _references(self._lines, *shown)]
         return found if self.citable is None else [one for one in found if one.number in self.citable]
 
-    def add(self, index: Index, table: str, rows: Rows, budget: int = UNLIMITED) -> int:
-        """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these."""
+    def keep_for_passages(self, budget: int) -> None:
+        """Keeps their budget of the room for passages, or half of the room, if that is less."""
+        self.kept = min(budget, max(self.room, 0) // 2)
+
+    def add(self, index: Index, table: str, rows: Rows, budget: int = UNLIMITED, to_come: Sequence[int] = ()) -> int:
+        """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these.
+
+        to_come  budgets of the sections that follow, beside the passages. Where there is no room for all, this one
+                 leaves each of them as much as it takes itself
+        """
         self._lines = index.lines
         heading = 0 if any(shown.table == table for shown in self.shown) else HEADING_TOKENS
-        limit = min(budget, self.room - heading)
+        room = self.room - heading - (self.kept if table != "chunks" else 0)
+        limit = min(budget, max(room - sum(to_come), room // (len(to_come) + 1)))
         kept, used = index.lines.fitting(table, rows, limit)
         if not len(kept):
             self.unfit.update({table: limit} if len(rows) else {})

@@ -48,8 +48,9 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
     if passages is not None:
         with answer.timed("rerank" if search.reranker is not None else "retrieve"):
             yield from show_passages(search, context, passages)
-    if context.is_empty and context.unfit:
-        limits = ", ".join(f"{table} {max(limit, 0)}" for table, limit in context.unfit.items())
+    # A table that is not to be shown, with a limit of 0, is missed only where there is nothing else.
+    limits = ", ".join(f"{table} {max(n, 0)}" for table, n in context.unfit.items() if n > 0 or context.is_empty)
+    if limits:
         search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
     if is_mapped and generator is not None:
         answer.context = yield from _points(search, context, generator, answer, room)

@@ -69,13 +69,16 @@ def add_local(index: Index, param: QueryParam, entities: Rows, context: Context)
 
 
 def add_graph(index: Index, param: QueryParam, reports: Rows, entities: Rows, context: Context) -> None:
-    """The local context but for its chunks."""
-    context.add(index, "reports", reports, param.local_max_token_for_community_report)
-    context.add(index, "entities", entities, param.max_entity_tokens)
+    """The local context but for its chunks, which room is kept for."""
     budget = param.local_max_token_for_local_context
+    context.keep_for_passages(param.local_max_token_for_text_unit)
+    to_come = (param.max_entity_tokens, budget)
+    context.add(index, "reports", reports, param.local_max_token_for_community_report, to_come)
+    context.add(index, "entities", entities, param.max_entity_tokens, (budget,))
     claims = claims_of(index, entities)
     if len(claims):
-        budget -= context.add(index, "claims", claims, budget // CLAIMS_SHARE)
+        share = budget // CLAIMS_SHARE
+        budget -= context.add(index, "claims", claims, share, (budget - share,))
     context.add(index, "relationships", relationships_of(index, entities), budget)
 
 
@@ -134,14 +137,15 @@ def by_keywords(search: Search, context: Context) -> Passages:
         entities.append(ends_of(index, related))
         edges.append(related)
     found, related = in_turn(*entities), in_turn(*edges)
-    context.add(index, "entities", found, param.entity_tokens)
+    limit = UNLIMITED if param.max_token_for_text_unit is None else param.max_token_for_text_unit
+    context.keep_for_passages(limit)
+    context.add(index, "entities", found, param.entity_tokens, (param.relation_tokens,))
     context.add(index, "relationships", related, param.relation_tokens)
     chunks = chunks_round(search, found, search.num_chunks(), UNLIMITED)
     if mode == "mix":
         nearest = search.chunks(search.question.search_text, _num_nearest(search))
         chunks = in_turn(nearest[: search.num_chunks()], chunks)
-    limit = param.max_token_for_text_unit
-    return Passages(chunks, UNLIMITED if limit is None else limit)
+    return Passages(chunks, limit)
 
 
 def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
