@@ -11,7 +11,7 @@ from graphmill.engine.dialogue import Dialogue, LookUp
 from graphmill.engine.look_up import Want
 from graphmill.engine.models import Generator
 from graphmill.engine.modes import DRIFT_REPORTS, add_local, nearest_reports
-from graphmill.engine.points import AnswerError, Point, ask_for_points, held_to
+from graphmill.engine.points import AnswerError, Part, Point, ask_for_points, held_to
 from graphmill.engine.prompt_room import prompt_room
 from graphmill.engine.search import Search
 
@@ -44,10 +44,15 @@ def drift_points(search: Search, context: Context, generator: Generator) -> Dial
             prompts.append(answer_messages("drift_map", question.language, found.render(), asked))
             numbers.append(found.shown_numbers())
         context.include(found)
+    points, parts = held_to(points, first.shown_numbers()), list[Part]()
     options, what = param.global_special_community_map_llm_kwargs, "follow-up questions"
-    parts = yield from ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, what)
-    found_points = [point for part in parts for point in held_to(part.points, numbers[part.number])]
-    return [*held_to(points, first.shown_numbers()), *found_points]
+    try:
+        parts = yield from ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, what)
+    except AnswerError as error:
+        if not points:
+            raise
+        search.warnings.append(str(error))
+    return [*points, *(point for part in parts for point in held_to(part.points, numbers[part.number]))]
 
 
 def _shared(search: Search, context: Context, kind: str, asked: str | None = None) -> Context:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ import numpy as np
 from graphmill.engine.cite import only_citing
 from graphmill.engine.dialogue import Ask, Dialogue
 from graphmill.engine.models import Generator, Message, Reply, Request, Tokenizer
-from graphmill.engine.read_object import read_json_object
+from graphmill.engine.read_object import find_objects, read_json_object
+from graphmill.engine.strip_thoughts import strip_thoughts
 from graphmill.kernels.pack import pack
 
 MAX_ANSWER_TOKENS = 2048
+_SCORE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:\s*/\s*(\d{1,9}))?")
 _ASKED = itertools.count(1)
 Point = dict[str, Any]
 
@@ -30,6 +33,8 @@ class Part(NamedTuple):
     number: int
     value: Mapping[str, Any]
     points: list[Point]
+    num_malformed: int = 0
+    """Points without a text or a score."""
     error: str = ""
 
 
@@ -62,6 +67,8 @@ def ask_for_points(
         raise AnswerError(f"the model answered none of the {len(parts)} {what}: {errors[0]}")
     if cut_off := sum(reply.finish_reason == "length" for reply in replies):
         warnings.append(f"the replies to {cut_off} of {len(parts)} {what} were cut off at {max_tokens} tokens")
+    if malformed := sum(part.num_malformed for part in parts):
+        warnings.append(f"{malformed} points of {what} have no text or no score, and are left out")
     if errors:
         warnings.append(f"{len(errors)} of {len(parts)} {what} gave no points: {errors[0]}")
     return parts
@@ -100,20 +107,42 @@ def held_to(points: Sequence[Point], numbers: Collection[int]) -> list[Point]:
 def _part(number: int, reply: Reply) -> Part:
     """The points of one part's reply; one that can't be read is an error."""
     if reply.error is not None:
-        return Part(number, {}, [], reply.error)
+        return Part(number, {}, [], error=reply.error)
     value = read_json_object(reply.text, wanted=("points",)) or {}
-    points = value.get("points")
-    if not isinstance(points, list):
-        return Part(number, value, [], f"the reply holds no list of points but {reply.text[:80]!r}")
-    return Part(number, value, [point for point in map(_point, points) if point is not None])
+    given = value.get("points")
+    if given is None:  # not every model puts them into an object
+        given = [found.value for found in find_objects(strip_thoughts(reply.text, '"')[0]) if _text(found.value)]
+    elif isinstance(given, dict):
+        given = [given]
+    if not isinstance(given, list) or not (given or "points" in value):
+        return Part(number, value, [], error=f"the reply holds no list of points but {reply.text[:80]!r}")
+    points = _points(given)
+    if given and not points:
+        return Part(number, value, [], error=f"no point of the reply has a text and a score: {reply.text[:80]!r}")
+    return Part(number, value, points, len(given) - len(points))
 
 
-def _point(value: Any) -> Point | None:
-    """A point with an integer score from 0 to 100, or None where it is none."""
-    if not isinstance(value, dict) or not isinstance(value.get("description"), str):
+def _points(given: Sequence[Any]) -> list[Point]:
+    """Those that have a text and a score, as an integer from 0 to 100."""
+    scored = [
+        (text, score) for one in given if (text := _text(one)) and (score := _score(one.get("score"))) is not None
+    ]
+    scores = [score for _, score in scored]
+    # Some models score from 0 to 1 whatever they are told.
+    scale = 100 if any(0 < score < 1 for score in scores) and max(scores) <= 1 else 1
+    return [{"description": text, "score": round(score * scale)} for text, score in scored]
+
+
+def _text(point: Any) -> str:
+    text = point.get("description") if isinstance(point, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _score(value: Any) -> float | None:
+    """The number from 0 to 100 in what a model gives for a score: 90, "90%", "~90 points", "9/10"; None without one."""
+    if isinstance(value, str) and (found := _SCORE.search(value)):
+        score, whole = float(found[1]), float(found[2] or 0)
+        value = score / whole * 100 if whole else score
+    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         return None
-    try:
-        score = int(float(str(value.get("score", 0)).split("/")[0]))
-    except (ValueError, OverflowError):
-        score = 0
-    return {"description": value["description"], "score": max(0, min(100, score))}
+    return max(0, min(100, value))
