@@ -79,8 +79,14 @@ class QueryParam:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The last turns of the conversation, as many as are wanted."""
-        return self.conversation_history[-2 * self.history_turns :] if self.history_turns else ()
+        """The last turns of the conversation, as many as are wanted.
+
+        What comes before the first question is left out: many chat templates want a conversation to begin with one.
+        """
+        starts = [place for place, message in enumerate(self.conversation_history) if message["role"] == "user"]
+        if not self.history_turns or not starts:
+            return ()
+        return self.conversation_history[starts[-min(self.history_turns, len(starts))] :]
 
     @property
     def entity_tokens(self) -> int:

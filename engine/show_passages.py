@@ -15,7 +15,7 @@ def show_passages(search: Search, context: Context, passages: Passages) -> Dialo
     index, chunks = search.index, passages.chunks[: search.num_chunks()]
     if search.reranker is not None and len(chunks):
         texts = index.lines.strings("chunks", ("text",), chunks)[0]
-        yield (rank := Rank(search.reranker, search.question.text, texts))
+        yield (rank := Rank(search.reranker, search.question.search_text, texts))
         if rank.scores is None:
             search.warnings.append(f"the chunks could not be reranked: {rank.error}")
         else:

@@ -134,6 +134,22 @@ def test_the_whole_prompt_is_within_the_total_and_within_the_models_context(
     assert "max_total_tokens = 20" in nothing.warnings[0]
 
 
+@pytest.mark.parametrize("mode", ["local", "drift", *KEYWORD_MODES])
+def test_where_room_is_short_every_section_has_some_of_it(path: Path, mode: str) -> None:
+    tokenizer = WordTokenizer()
+    with opened(path) as kb:
+        whole = kb.query("Who taught Ada?", param(mode))
+        tokens = sum(tokenizer.count([message["content"] for message in whole.prompt]))
+        context_tokens = tokenizer.count([whole.context])[0]
+        short = kb.query("Who taught Ada?", param(mode, max_total_tokens=int(tokens - context_tokens // 2)))
+        little = kb.query("Who taught Ada?", param(mode, max_total_tokens=int(tokens - context_tokens + 70)))
+    assert lines_of(short.context).keys() == lines_of(whole.context).keys()
+    assert not short.warnings
+    missing = [name for name, rows in whole.data.items() if rows and not little.data[name]]
+    assert missing
+    assert [name in little.warnings[0] for name in missing] == [True] * len(missing)
+
+
 @pytest.mark.parametrize("mode", WITH_CONTEXT)
 def test_prompts_of_a_small_model_leave_room_for_the_answer(path: Path, mode: str) -> None:
     sizes: list[int] = []
@@ -235,6 +251,14 @@ def test_a_reranker_chooses_among_more_chunks_than_are_wanted(path: Path, mode: 
     assert [row["text"] for row in rows] == best
 
 
+def test_a_reranker_reads_a_question_with_the_one_before_it(path: Path) -> None:
+    asked: list[str] = []
+    history = [{"role": "user", "content": "Who is Ida?"}, {"role": "assistant", "content": "A weaver."}]
+    with opened(path, reranker=lambda question, texts: asked.append(question) or [1.0] * len(texts)) as kb:
+        kb.query("And since when?", param("mix", conversation_history=history))
+    assert asked == ["Who is Ida?\nAnd since when?"]
+
+
 def test_a_reranker_that_fails_leaves_the_order_and_is_told_of(path: Path) -> None:
     with opened(path) as kb:
         plain = kb.query("Ada?", param("mix"))
@@ -323,6 +347,67 @@ def test_drift_goes_on_with_the_titles_of_reports_where_the_model_gives_no_quest
     assert found.follow_ups == ["Trades"]
     assert any("no follow-up questions" in warning for warning in found.warnings)
     assert '"description": "p"' in found.context
+
+
+def test_drift_answers_from_the_reports_where_no_follow_up_question_is_answered(path: Path) -> None:
+    point = {"description": "from the reports [1]", "score": 90}
+
+    def answer(request: Request) -> str:
+        if "follow_ups" in request.messages[0]["content"]:
+            return json.dumps({"points": [point], "follow_ups": ["Who is Ida?"]})
+        return "no JSON" if request.id.startswith("query/map") else "They teach [1]."
+
+    with opened(path, answer) as kb:
+        found = kb.query("Who teaches?", param("drift", only_need_context=False))
+    assert found.answer.startswith("They teach [1].")
+    assert json.loads(found.context) == point
+    assert "answered none of the 1 follow-up questions" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("reply", "scores"),
+    [
+        ('{"points": [{"description": "a", "score": "90%"}, {"description": "b", "score": "8/10"}]}', [90, 80]),
+        ('{"points": [{"description": "a", "score": "~90 points"}, {"description": "b", "score": 70.6}]}', [90, 71]),
+        ('{"points": [{"description": "a", "score": 0.9}, {"description": "b", "score": 1}]}', [100, 90]),
+        ('{"points": [{"description": "a", "score": 1}, {"description": "b", "score": 90}]}', [90, 1]),
+        ('{"points": [{"description": "a", "score": 1e300}, {"description": "b", "score": -5}]}', [100]),
+        ('[{"description": "a", "score": 50}, {"description": "b", "score": 60}]', [60, 50]),
+        ('{"points": {"description": "a", "score": 50}}', [50]),
+        ('{"points": []}', []),
+    ],
+)
+def test_scores_are_read_as_models_write_them(path: Path, reply: str, scores: list[int]) -> None:
+    with opened(path, lambda request: reply) as kb:
+        found = kb.query("Who teaches?", param("global"))
+    assert [json.loads(line)["score"] for line in found.context.splitlines()] == scores
+    assert not found.warnings
+
+
+def test_points_without_a_text_or_a_score_are_counted_and_where_there_are_no_others_it_is_an_error(path: Path) -> None:
+    bad = ["a point", {"description": "b", "score": "high"}, {"answer": "c", "score": 4}, {"description": "d"}]
+    bad += [{"description": "e", "score": True}, {"description": "f", "score": [90]}]
+    replies = [json.dumps({"points": points}) for points in ([*bad, {"description": "a", "score": 1}], bad)]
+    with opened(path, lambda request: replies[0]) as kb:
+        found = kb.query("Who teaches?", param("global"))
+        replies.pop(0)
+        with pytest.raises(AnswerError, match="no point of the reply has a text and a score"):
+            kb.query("Who teaches?", param("global"))
+    assert json.loads(found.context) == {"description": "a", "score": 1}
+    assert found.warnings == ["6 points of groups of reports have no text or no score, and are left out"]
+
+
+def test_a_conversation_is_shown_from_a_question_on_and_its_turns_are_counted_by_these(path: Path) -> None:
+    said = [("assistant", "Welcome."), ("user", "one"), ("user", "two"), ("assistant", "2"), ("user", "three")]
+    history = [{"role": role, "content": text} for role, text in said]
+    with opened(path) as kb:
+        all_of_it = kb.query("Who teaches?", param("naive", conversation_history=history))
+        two = kb.query("Who teaches?", param("naive", conversation_history=history, history_turns=2))
+        none = kb.query("Who teaches?", param("naive", conversation_history=history[:1]))
+    assert [message["content"] for message in all_of_it.prompt[1:-1]] == ["one", "two", "2", "three"]
+    assert [message["content"] for message in two.prompt[1:-1]] == ["two", "2", "three"]
+    assert len(none.prompt) == 2
+    assert [*all_of_it.warnings, *two.warnings, *none.warnings] == []
 
 
 def test_bypass_puts_the_conversation_and_the_question_to_the_model_alone(path: Path) -> None:
