@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -19,6 +21,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         # Workers share the cores out: threads of one that wait in a loop for each other would stand in another's way.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Logs of engines that have failed, which are kept, are left where pytest clears them away."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
