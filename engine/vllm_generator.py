@@ -133,9 +133,7 @@ class VLLMGenerator:
     def stream(self, request: Request) -> Pieces:
         """The reply as it is written; raises EngineGone when the engine has ended."""
         written: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        own_id = self._send(request, written)
-        replica = self._open[own_id][1]
-        process = self._processes[replica]
+        own_id, process = self._send(request, written)
         try:
             while True:
                 found = written.get()
@@ -150,24 +148,25 @@ class VLLMGenerator:
             if self._forget(own_id):  # the reader has had enough
                 process.send({"abort": own_id})
 
-    def _send(self, request: Request, written: queue.SimpleQueue[dict[str, Any] | None] | None = None) -> str:
-        """Passes a request on, its reply into ``written`` if that is given, and returns the id that it has there."""
+    def _send(
+        self, request: Request, written: queue.SimpleQueue[dict[str, Any] | None] | None = None
+    ) -> tuple[str, VLLMProcess]:
+        """Passes a request on, its reply into ``written`` if that is given; returns the id that it has in its engine,
+        and this. Raises EngineGone where another thread ends the engines meanwhile."""
         self.load()
         own_id = str(next(self._numbers))
         # A name of OpenAI's protocol; here replies are held to a schema, if to anything.
         options = {name: value for name, value in request.options.items() if name != "response_format"}
-        conversation = "/".join(request.id.split("/")[:2])
-        replica = self._replica_of.get(conversation, self._load.index(min(self._load)))
-        if len(self._processes) > 1:
-            self._replica_of[conversation] = replica
-            if len(self._replica_of) > REMEMBERED * self.max_in_flight:
-                self._replica_of.popitem(last=False)
         with self._counting:
+            if not self._processes:
+                raise self._gone(None)
+            replica = self._replica(request)
+            process = self._processes[replica]
             self._load[replica] += 1
-        self._open[own_id] = request.id, replica
-        if written is not None:
-            self._streams[own_id] = written
-        self._processes[replica].send(
+            self._open[own_id] = request.id, replica
+            if written is not None:
+                self._streams[own_id] = written
+        process.send(
             {
                 "id": own_id,
                 "messages": [dict(message) for message in request.messages],
@@ -179,7 +178,17 @@ class VLLMGenerator:
                 "stream": written is not None,
             }
         )
-        return own_id
+        return own_id, process
+
+    def _replica(self, request: Request) -> int:
+        """Where a request goes: to where its conversation is, or else where there is least to do."""
+        conversation = "/".join(request.id.split("/")[:2])
+        replica = self._replica_of.get(conversation, self._load.index(min(self._load)))
+        if len(self._processes) > 1:
+            self._replica_of[conversation] = replica
+            if len(self._replica_of) > REMEMBERED * self.max_in_flight:
+                self._replica_of.popitem(last=False)
+        return replica
 
     def collect(self) -> Sequence[Reply]:
         """Replies that have come in, after waiting for the first; raises EngineGone when an engine has ended."""
@@ -241,7 +250,8 @@ class VLLMGenerator:
 
     def rest(self) -> None:
         """Ends the engines, which gives their memory back; the next request loads them again."""
-        processes, self._processes = self._processes, []
+        with self._counting:  # what is sent from now on finds no engine
+            processes, self._processes = self._processes, []
         for process in processes:
             process.hang_up()
         for process in processes:

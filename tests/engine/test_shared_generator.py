@@ -253,3 +253,20 @@ def test_closing_vllm_between_a_look_at_what_is_open_and_the_wait_for_it_ends_th
     thread.start()
     thread.join(60)
     assert isinstance(thread.found, EngineGone)  # type: ignore[attr-defined]
+
+
+def test_closing_vllm_before_a_request_goes_out_is_told_to_who_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("scripted_vllm")))
+    generator = VLLMGenerator("org/model", context_tokens=1000)
+    load = generator.load
+
+    def load_and_close() -> None:
+        load()
+        generator.close()
+
+    monkeypatch.setattr(generator, "load", load_and_close)
+    with pytest.raises(EngineGone):
+        generator.submit(Request("a", [{"role": "user", "content": "say hi"}]))
+    assert not generator._open
+    with pytest.raises(RuntimeError, match="is closed"):
+        generator.submit(Request("a", [{"role": "user", "content": "say hi"}]))
