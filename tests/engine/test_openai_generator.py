@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,15 +9,22 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from model_server import Answer, ModelServer, chat, chat_events, models, refusing, serving, wait_until
 
+import graphmill
+from graphmill.engine.config import Config
+from graphmill.engine.extract import ExtractConfig
+from graphmill.engine.function_models import HashingEmbedder
 from graphmill.engine.models import Generator, Reply, Request
 from graphmill.engine.open_models import open_generator
 from graphmill.engine.openai_generator import GeneratorGone, OpenAIGenerator
+from graphmill.engine.query_param import MODES
 from graphmill.engine.server import ServerError
+from graphmill.engine.tokenizers import WordTokenizer
 
 SECRET = "sk-not-for-anyones-eyes"
 
@@ -160,6 +168,33 @@ def test_one_schema_that_is_refused_does_not_take_the_others_their_own() -> None
         for number, schema in enumerate([{"type": "object"}, SCHEMA, {"type": "object"}, SCHEMA]):
             assert not collect_all(generator, [ask(str(number), schema=schema)])[str(number)].error
     assert forms(server) == ["json_schema", "json_schema", "json_object", "json_schema", "json_object"]
+
+
+def test_an_index_is_made_with_the_json_profile_and_asked_in_every_mode_over_a_server_without_schemas(
+    tmp_path: Path,
+) -> None:
+    people = [{"name": name, "type": "person", "description": f"{name} sails."} for name in ("Ada", "Elias")]
+    tie = {"source": "Ada", "target": "Elias", "description": "They met.", "keywords": ["sea"], "strength": 5}
+    report = {"title": "Sailors", "summary": "Ada met Elias.", "rating": 5, "rating_explanation": "x", "findings": []}
+    points = {"points": [{"description": "Ada met Elias [1].", "score": 60}], "follow_ups": ["Who sails?"]}
+    keywords = {"high_level_keywords": ["sea"], "low_level_keywords": ["Ada"]}
+    # What is right for every request: each reads its own members.
+    text = json.dumps({"entities": people, "relationships": [tie], "keywords": [], **report, **points, **keywords})
+
+    def script(path: str, body: Any) -> Answer:
+        refuses = body.get("response_format", {}).get("type") == "json_schema"
+        return REFUSALS["deepseek"] if refuses else chat(text)
+
+    config = Config(extract=ExtractConfig(profile="json"))
+    models = (HashingEmbedder(32), WordTokenizer())
+    with serving(script) as server, connect(server.url, context_tokens=32_768, max_retries=0) as generator:
+        documents = [(f"{n}.txt", f"Ada met Elias on day {n}.") for n in range(3)]
+        summary = graphmill.index(documents, tmp_path / "kb", generator, *models, config)
+        with graphmill.open(tmp_path / "kb", None, generator, *models) as kb:
+            answers = {mode: kb.query("Who met Ada?", graphmill.QueryParam(mode=mode)) for mode in MODES}
+    assert summary["entities"] == 2
+    assert {mode: answer.warnings for mode, answer in answers.items()} == {mode: [] for mode in MODES}
+    assert all("Ada met Elias" in answer.answer for answer in answers.values())
 
 
 def test_a_stream_falls_back_too() -> None:
