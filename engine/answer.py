@@ -14,10 +14,12 @@ from graphmill.engine.contexts import Reference
 from graphmill.engine.models import Message
 from graphmill.engine.on_demand import OnDemand
 
+SHOWN_CHARS = 100
 
-@dataclass
+
+@dataclass(repr=False)
 class Answer:
-    """What came of a question. ``str(answer)`` is its text.
+    """What came of a question. ``str(answer)`` is its text, and what a notebook shows; ``repr`` is one line about it.
 
     Iterating over it gives the text in pieces: as the model writes them, where the question was asked with ``stream``
     (then all that comes of the text, ``answer`` and ``references``, is there at the end), and else in one. Of a stream
@@ -48,12 +50,26 @@ class Answer:
     """The question that this answer was given to before, where it is one that was kept."""
     error: str = ""
     """Why there is no answer, where many questions were asked together; a single one raises it."""
-    _pieces: Iterator[str] | None = field(default=None, repr=False, compare=False)
+    _pieces: Iterator[str] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         for _ in self:
             pass
         return self.answer
+
+    def __repr__(self) -> str:
+        """What is there already, without reading a stream or having anything put together."""
+        state = f"failed: {_start(self.error)}" if self.error else repr(_start(self.answer))
+        parts = [state, *(["still being written"] if self._pieces is not None else [])]
+        references = vars(self)["_references"]
+        if not callable(references):
+            parts.append(f"{len(references):,} reference{'s' * (len(references) != 1)}")
+        parts.append(f"{len(self.context):,} characters of context")
+        return f"<Answer to {_start(self.question)!r} ({self.mode}): {', '.join(parts)}>"
+
+    def _repr_markdown_(self) -> str | None:
+        """The text of a finished answer; of what has none yet, a notebook shows the ``repr``."""
+        return self.answer if self.answer and self._pieces is None else None
 
     def __iter__(self) -> Iterator[str]:
         if self._pieces is None:
@@ -97,6 +113,10 @@ class Answer:
     def tables(self) -> dict[str, pa.Table]:
         """``data`` as Arrow tables."""
         return {name: pa.Table.from_pylist(rows) for name, rows in self.data.items()}
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,7 @@ from graphmill.engine.pipeline import build
 from graphmill.engine.profiles import load_profile
 from graphmill.engine.progress import Progress, Silent
 from graphmill.engine.query import query
-from graphmill.engine.query_each import query_each
+from graphmill.engine.query_each import Asked, query_each
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.replies import ReplyStore, StoredGenerator
 from graphmill.engine.rerank import Reranker, as_reranker, open_reranker
@@ -217,9 +217,10 @@ class OpenIndex:
             )
         return query(self.index, question, param or QueryParam(), self.caller(), self.reranker, self.cache)
 
-    def query_each(self, questions: Iterable[tuple[str, QueryParam]]) -> Iterator[tuple[int, Answer]]:
+    def query_each(self, questions: Iterable[Asked]) -> Iterator[tuple[int, Answer]]:
         """Answers many questions at the model's full speed: yields each one's number and answer, as they come.
 
+        questions  texts, and pairs of a text and how it is asked
         An answer with an ``error`` is that of a question which failed; the others go on.
         """
         return query_each(self.index, questions, self.caller(), self.reranker, self.cache)

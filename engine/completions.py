@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from graphmill.engine.events import DONE
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.retry import shorten
+from graphmill.engine.server import RequestFailed
+
+Format: TypeAlias = Literal["json_schema", "json_object", "none"]
+FORMATS: tuple[Format, ...] = ("json_schema", "json_object", "none")
+"""How a server is asked to hold a reply to its schema, the best first; not every one knows the first two."""
+_REFUSED = frozenset({400, 404, 422, 500, 501})
+"""llama.cpp answered 500 to a format that it did not know."""
+_NAMES_FORMAT = re.compile(r"response.?(format|schema)|json.?(object|schema)|structured.?output|guided|grammar", re.I)
+"""DeepSeek and LM Studio name response_format, vLLM the schema or xgrammar, TGI json_schema as an unknown variant."""
 
 
-def completion_body(model: str, request: Request) -> dict[str, Any]:
-    """The body of a chat completion request."""
+def completion_body(model: str, request: Request, form: Format = "json_schema") -> dict[str, Any]:
+    """The body of a chat completion request; ``form`` says how the reply is held to the request's schema."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [dict(message) for message in request.messages],
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
     }
-    if request.schema is not None:
+    if request.schema is not None and form != "none":
         schema = {"name": "reply", "schema": request.schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        body["response_format"] = {"type": form} | ({"json_schema": schema} if form == "json_schema" else {})
     body.update(request.options)
     if "max_completion_tokens" in request.options:
         del body["max_tokens"]
     return {name: value for name, value in body.items() if value is not None}
+
+
+def refuses_format(failure: RequestFailed) -> bool:
+    """Whether a server may have refused a request for its ``response_format``: asking without one tells."""
+    return failure.status in _REFUSED and _NAMES_FORMAT.search(failure.body) is not None
 
 
 def read_completion(request_id: str, answer: Any) -> Reply:

@@ -66,6 +66,7 @@ def open_generator(
             timeout_s=timeout_s,
             max_retries=max_retries,
             context_tokens=context_tokens,
+            warn=warn,
         )
     if (Path(spec) / "config.json").is_file() or (_HUB_NAME.fullmatch(spec) and not Path(spec).exists()):
         from graphmill.engine.vllm_generator import VLLMGenerator

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import Any
 
-from graphmill.engine.completions import StreamedCompletion, completion_body, read_completion
+from graphmill.engine.completions import (
+    FORMATS,
+    StreamedCompletion,
+    completion_body,
+    read_completion,
+    refuses_format,
+)
 from graphmill.engine.models import Pieces, Reply, Request, Tokenizer
 from graphmill.engine.retry import shorten
 from graphmill.engine.served_models import discover
@@ -33,8 +40,11 @@ class OpenAIGenerator:
     model           as the server names it; None takes the one it serves
     context_tokens  None takes the server's max_model_len, which vLLM tells
     The server is asked when either is None: then one that does not answer raises ServerError here, before any work.
+    warn            is told, once, that the server can't hold replies to a schema
     A request's schema goes out as ``response_format``; an option of that name takes its place, and an option that is
-    None takes a field out (``{"temperature": None}`` for a model that allows none).
+    None takes a field out (``{"temperature": None}`` for a model that allows none). A server that refuses a schema is
+    asked for a JSON object in its place, or else for a reply in any form, and from then on at once. That it takes a
+    schema doesn't mean that it holds replies to it, so that ``enforces_schema`` is not claimed.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class OpenAIGenerator:
         context_tokens: int | None = None,
         tokenizer: Tokenizer | None = None,
         first_wait_s: float = 1.0,
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, got {max_in_flight}")
@@ -62,6 +73,9 @@ class OpenAIGenerator:
         )
         self.max_in_flight = max_in_flight
         self.tokenizer = tokenizer
+        self._warn = warn
+        self._forms: dict[str, int] = {}
+        """Of each schema that was refused, as JSON, the place in FORMATS of what is asked for in its place."""
         self._replies: queue.SimpleQueue[tuple[int, Reply] | None] = queue.SimpleQueue()
         self._numbers = count(1)
         self._open: dict[int, str] = {}
@@ -92,13 +106,12 @@ class OpenAIGenerator:
 
     def submit(self, request: Request) -> None:
         """Sends the request in the background, as soon as fewer than ``max_in_flight`` are out."""
-        body = completion_body(self.model, request)
         number = next(self._numbers)
         with self._settling:
             self._open[number] = request.id
             self._unsettled.add(number)
         if self._gone is None:  # else the next collect() tells, after the replies that did come
-            self._futures[number] = future = self.server.start(self._answer(number, request.id, body))
+            self._futures[number] = future = self.server.start(self._answer(number, request))
             future.add_done_callback(lambda _: self._futures.pop(number, None))
 
     def collect(self) -> Sequence[Reply]:
@@ -154,7 +167,6 @@ class OpenAIGenerator:
 
     async def _write(self, request: Request, written: queue.SimpleQueue[str | Reply]) -> None:
         """Puts the pieces of a reply into a queue, and at last the Reply, whatever happens."""
-        body = completion_body(self.model, request) | {"stream": True, "stream_options": {"include_usage": True}}
         completion, reply = StreamedCompletion(request.id), Reply(request.id, error="the request was taken back")
 
         def deliver(event: Any) -> None:
@@ -162,7 +174,7 @@ class OpenAIGenerator:
                 written.put(text)
 
         try:
-            whole = await self.server.request("POST", f"{self.server.url}/chat/completions", body, deliver=deliver)
+            whole = await self._ask(request, deliver)
             reply = completion.reply() if whole is None else read_completion(request.id, whole)
             if whole is not None and reply.error is None:  # from a server that knows no streams
                 written.put(reply.text)
@@ -187,20 +199,54 @@ class OpenAIGenerator:
     ) -> None:
         self.close()
 
-    async def _answer(self, number: int, request_id: str, body: Mapping[str, Any]) -> None:
+    async def _answer(self, number: int, request: Request) -> None:
         """Settles one request, whatever happens, unless it is cancelled."""
         unreachable = False
         try:
-            answer = await self.server.request("POST", f"{self.server.url}/chat/completions", body)
-            reply = read_completion(request_id, answer)
+            reply = read_completion(request.id, await self._ask(request))
         except RequestFailed as error:
-            reply, unreachable = Reply(request_id, error=str(error)), error.unreachable
+            reply, unreachable = Reply(request.id, error=str(error)), error.unreachable
         except Exception as error:
-            reply = Reply(request_id, error=shorten(f"{type(error).__name__}: {error}"))
+            reply = Reply(request.id, error=shorten(f"{type(error).__name__}: {error}"))
         if reply.error is not None:
             reply = replace(reply, error=self.server.redact(reply.error))
         with self._settling:
             self._settle(number, reply, unreachable)
+
+    async def _ask(self, request: Request, deliver: Callable[[Any], None] | None = None) -> Any:
+        """The server's answer to a request, with the next of FORMATS where it refuses one; ``deliver`` has it streamed.
+
+        What is refused without a format too was not refused for it: nothing is learnt of that.
+        """
+        is_free = request.schema is None or "response_format" in request.options
+        schema = "" if is_free else json.dumps(request.schema, sort_keys=True)
+        first = len(FORMATS) - 1 if is_free else self._forms.get(schema, 0)
+        refusal: RequestFailed | None = None
+        for place, form in enumerate(FORMATS[first:], first):
+            body = completion_body(self.model, request, form)
+            if deliver is not None:
+                body |= {"stream": True, "stream_options": {"include_usage": True}}
+            try:
+                answer = await self.server.request("POST", f"{self.server.url}/chat/completions", body, deliver=deliver)
+            except RequestFailed as error:
+                if form == "none" or not refuses_format(error):
+                    raise
+                refusal = refusal or error
+            else:
+                if refusal is not None:
+                    self._learn(schema, place, refusal)
+                return answer
+        raise AssertionError("unreachable: the last format returns or raises")
+
+    def _learn(self, schema: str, place: int, refusal: RequestFailed) -> None:
+        """Keeps what a schema's requests are to ask for from now on, and tells, the first time that one is refused."""
+        is_first = not self._forms
+        self._forms[schema] = max(place, self._forms.get(schema, 0))
+        if is_first:
+            self._warn(
+                f"{self.server.url} can't hold the replies of {self.model} to a schema, so that more of them may be "
+                f"unreadable ({refusal})"
+            )
 
     def _settle(self, number: int, reply: Reply, unreachable: bool) -> None:
         """Hands a reply out, or holds it back while it may mean that the server is gone: no fault of the request's."""

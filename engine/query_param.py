@@ -2,19 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+import numpy as np
 
 from graphmill.engine.models import Message
 
 KEYWORD_MODES = ("keywords-local", "keywords-global", "hybrid", "mix")
 MODES = ("naive", "local", "global", *KEYWORD_MODES, "drift", "bypass")
+ROLES = ("system", "user", "assistant")
+
+
+class _Unfit(Exception):  # noqa: N818  (it says what, not that something went wrong)
+    """What is not what a field takes."""
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise _Unfit(value)
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise _Unfit(value)
+    return value if isinstance(value, int | float) else value.item()
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise _Unfit(value)
+    return bool(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Unfit(value)
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = _members(value)
+    if not all(isinstance(text, str) for text in texts):
+        raise _Unfit(value)
+    return texts
+
+
+def _members(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise _Unfit(value)
+    return tuple(value)
+
+
+def _message(value: Any) -> Message:
+    if not isinstance(value, Mapping) or value.get("role") not in ROLES or not isinstance(value.get("content"), str):
+        raise _Unfit(value)
+    return {"role": value["role"], "content": value["content"]}
+
+
+def _options(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _Unfit(value)
+    return dict(value)
+
+
+_TYPES: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "str": (_text, "a text"),
+    "bool": (_flag, "True or False"),
+    "bool | None": (lambda value: None if value is None else _flag(value), "True, False or None"),
+    "int": (_whole, "a whole number"),
+    "int | None": (lambda value: None if value is None else _whole(value), "a whole number or None"),
+    "float": (_number, "a number"),
+    "Sequence[str]": (_texts, "a list of strings"),
+    "Sequence[Message]": (
+        lambda value: tuple(map(_message, _members(value))),
+        f'a list of messages, each a mapping with a "role" ({", ".join(ROLES)}) and a text as "content"',
+    ),
+    "Mapping[str, Any]": (_options, "a mapping of names to values"),
+}
+"""By a field's type: what a value of it is kept as, which raises _Unfit where it is none, and what is allowed."""
+_FOR_NONE: Mapping[str, Any] = {
+    "hl_keywords": (),
+    "ll_keywords": (),
+    "conversation_history": (),
+    "global_special_community_map_llm_kwargs": {},
+    "user_prompt": "",
+}
+"""What None stands for where users of nano-graphrag and LightRAG pass it; as chunk_top_k it stands for top_k."""
 
 
 @dataclass(frozen=True)
 class QueryParam:
-    """Limits named after tokens count those of the answering model's tokenizer, and none is ever exceeded."""
+    """Limits named after tokens count those of the answering model's tokenizer, and none is ever exceeded.
+
+    Sequences and mappings are copied, of messages the role and the content; None is taken for an empty one. Raises
+    ValueError, which names the field, what it takes and what was given.
+    """
 
     mode: str = "global"
     only_need_context: bool = False
@@ -27,7 +113,8 @@ class QueryParam:
     top_k: int = 20
     """Entities, and relationships, that are looked up."""
     chunk_top_k: int = 20
-    """Chunks that are looked up (naive, mix), and most chunks in the context of these and of the keyword modes."""
+    """Chunks that are looked up (naive, mix), and most chunks in the context of these and of the keyword modes; None
+    stands for top_k."""
     hl_keywords: Sequence[str] = ()
     """High-level keywords, what the question is about, for relationships; where any are given, none are asked for."""
     ll_keywords: Sequence[str] = ()
@@ -66,16 +153,21 @@ class QueryParam:
     """Fuse BM25 with the vectors; None: where the embedder does not know the question's language."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
+        given = vars(self)
+        if not isinstance(self.mode, str) or self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
-        for f in fields(self):
-            value, minimum = getattr(self, f.name), 1 if f.name.endswith("top_k") else 0
-            if isinstance(value, int | float) and not isinstance(value, bool) and value < minimum:
-                raise ValueError(f"{f.name} must be at least {minimum}, got {value}")
-        for name in ("hl_keywords", "ll_keywords"):
-            value = getattr(self, name)
-            if isinstance(value, str) or not all(isinstance(word, str) for word in value):
-                raise ValueError(f"{name} must be a list of strings, got {value!r}")
+        for name, default, as_kept, allowed, minimum in _CHECKS:
+            value = given[name]
+            if value is default:  # as most are: a check of each takes ten times as long
+                continue
+            if value is None:
+                value = given["top_k"] if name == "chunk_top_k" else _FOR_NONE.get(name)
+            try:
+                given[name] = kept = as_kept(value)
+            except _Unfit as unfit:
+                raise ValueError(f"{name} must be {allowed}, got {reprlib.repr(unfit.args[0])}") from None
+            if minimum is not None and kept is not None and not kept >= minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {kept}")
 
     @property
     def history(self) -> Sequence[Message]:
@@ -99,3 +191,11 @@ class QueryParam:
         """Most tokens of relationships, in the keyword modes."""
         older = self.max_token_for_global_context
         return self.max_relation_tokens if older is None else older
+
+
+_NUMBERS = ("int", "int | None", "float")
+_CHECKS = [
+    (f.name, f.default, *_TYPES[str(f.type)], (1 if f.name.endswith("top_k") else 0) if f.type in _NUMBERS else None)
+    for f in fields(QueryParam)
+]
+"""Of each field: its name and default, what it is kept as, what is allowed, and the least number."""

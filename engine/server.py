@@ -31,11 +31,15 @@ class ServerError(RuntimeError):
 
 
 class RequestFailed(Exception):  # noqa: N818  (it is what became of a request, as data)
-    """One request failed for good. ``unreachable``: nothing answered; ``status``: what the server answered."""
+    """One request failed for good.
 
-    def __init__(self, message: str, unreachable: bool = False, status: int | None = None) -> None:
+    unreachable   nothing answered
+    status, body  what the server answered; the body as it came, which may repeat secrets: the message is for showing
+    """
+
+    def __init__(self, message: str, unreachable: bool = False, status: int | None = None, body: str = "") -> None:
         super().__init__(message)
-        self.unreachable, self.status = unreachable, status
+        self.unreachable, self.status, self.body = unreachable, status, body
 
 
 class Server:
@@ -146,13 +150,13 @@ class Server:
                     said = self.redact(
                         f"HTTP {response.status_code} from {url}: {error_text(response.text) or 'an empty body'}"
                     )
-                    failure = RequestFailed(said, status=response.status_code)
+                    failure = RequestFailed(said, status=response.status_code, body=response.text)
                     asked_s = retry_after_s(response.headers.get("retry-after")) or 0.0
                 wait_s = asked_s + back_off_s(attempt, random.random(), self.first_wait_s)
                 is_final = failure.status is not None and not is_retried(failure.status)
                 if is_final or attempt == retries or now() + wait_s >= deadline:
                     tries = f" ({attempt + 1} tries)" if attempt else ""
-                    raise RequestFailed(f"{failure}{tries}", failure.unreachable, failure.status)
+                    raise RequestFailed(f"{failure}{tries}", failure.unreachable, failure.status, failure.body)
                 await asyncio.sleep(wait_s)
         raise AssertionError("unreachable: the last try returns or raises")
 

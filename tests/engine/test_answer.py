@@ -62,7 +62,6 @@ def test_an_answer_is_whole_after_its_index_was_closed(tmp_path: Path) -> None:
         }
     assert json.loads(json.dumps(first.document())) == first.document()
     assert asdict(first)["data"] == first.data
-    assert "chunks" in repr(first)
 
 
 def test_an_answer_that_is_still_being_written_says_why_it_cannot_be_copied() -> None:
@@ -70,3 +69,30 @@ def test_an_answer_that_is_still_being_written_says_why_it_cannot_be_copied() ->
     answer.stream(iter(["a"]))
     with pytest.raises(TypeError, match="still being written"):
         pickle.dumps(answer)
+
+
+def test_an_answer_is_shown_by_one_short_line() -> None:
+    references = [Reference(n, "chunk", "a", "a", "c", 0, 1) for n in (1, 2)]
+    answer = Answer("Who met Ada?", "mix", "Elias did [1].\n" + "x" * 500, references, "k" * 200_000)
+    assert repr(answer) == (
+        f"<Answer to 'Who met Ada?' (mix): 'Elias did [1].\\n{'x' * 84}…', 2 references, 200,000 characters of context>"
+    )
+    failed = Answer("q" * 1000, "naive", error="the model gave no answer: " + "e" * 1000)
+    assert repr(failed).startswith(f"<Answer to '{'q' * 99}…' (naive): failed: the model gave no answer: ee")
+    assert len(repr(failed)) < 300
+
+
+def test_showing_an_answer_has_nothing_put_together_and_reads_no_stream() -> None:
+    answer = Answer("q", "naive", context="knowledge")
+    answer.references = answer.data = answer.prompt = lambda: pytest.fail("made")
+    assert repr(answer) == "<Answer to 'q' (naive): '', 9 characters of context>"
+    assert answer._repr_markdown_() is None
+    answer.stream(iter(["a", "b"]))
+    assert repr(answer) == "<Answer to 'q' (naive): '', still being written, 9 characters of context>"
+    assert answer._repr_markdown_() is None
+    assert list(answer) == ["a", "b"]
+
+
+def test_a_notebook_shows_the_text_of_a_finished_answer_as_markdown() -> None:
+    assert Answer("q", "naive", "**Elias** did.")._repr_markdown_() == "**Elias** did."
+    assert Answer("q", "naive", error="gone")._repr_markdown_() is None

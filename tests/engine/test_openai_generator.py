@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,14 +9,22 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import Answer, ModelServer, chat, models, refusing, serving, wait_until
+from model_server import Answer, ModelServer, chat, chat_events, models, refusing, serving, wait_until
 
+import graphmill
+from graphmill.engine.config import Config
+from graphmill.engine.extract import ExtractConfig
+from graphmill.engine.function_models import HashingEmbedder
 from graphmill.engine.models import Generator, Reply, Request
+from graphmill.engine.open_models import open_generator
 from graphmill.engine.openai_generator import GeneratorGone, OpenAIGenerator
+from graphmill.engine.query_param import MODES
 from graphmill.engine.server import ServerError
+from graphmill.engine.tokenizers import WordTokenizer
 
 SECRET = "sk-not-for-anyones-eyes"
 
@@ -74,6 +83,156 @@ def test_options_replace_fields_and_take_them_out() -> None:
     assert body["response_format"] == {"type": "json_object"}
     assert body["max_completion_tokens"] == 9
     assert not {"temperature", "max_tokens"} & set(body)
+
+
+SCHEMA = {"type": "object", "properties": {"points": {"type": "array"}}}
+
+
+def taking(*forms: str | None, refusal: Answer) -> Any:
+    """A server that takes these types of response_format, None for no format at all, and refuses others."""
+    return lambda path, body: chat("{}") if body.get("response_format", {}).get("type") in forms else refusal
+
+
+def forms(server: ModelServer) -> list[str | None]:
+    """The types of response_format that a server was asked for, in order."""
+    return [body.get("response_format", {}).get("type") for _, body, _ in server.requests]
+
+
+def refused(status: int, message: Any) -> Answer:
+    return Answer({"error": {"message": message, "type": "invalid_request_error"}}, status)
+
+
+REFUSALS = {
+    "deepseek": refused(400, "This response_format type is unavailable now"),
+    "axum": Answer("response_format: unknown variant `json_schema`, expected `regex`", 422),
+    "fastapi": Answer({"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422),
+    "groq": refused(400, "This model does not support response format `json_schema`."),
+    "vllm": Answer({"message": "The provided JSON schema contains features not supported by xgrammar."}, 400),
+    "llama.cpp": refused(500, 'response_format type must be one of "text" or "json_object", but got: json_schema'),
+    "long": refused(400, f"1 validation error: {'x' * 500} 'loc': ('body', 'response_format')"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=list(REFUSALS))
+def test_a_server_that_refuses_a_schema_is_asked_for_an_object_and_from_then_on_at_once(refusal: Answer) -> None:
+    told: list[str] = []
+    script = taking("json_object", None, refusal=refusal)
+    with serving(script) as server, connect(server.url, max_retries=0, warn=told.append) as generator:
+        for name in "abc":
+            assert collect_all(generator, [ask(name, schema=SCHEMA)])[name].text == "{}"
+        assert not getattr(generator, "enforces_schema", False)
+    assert forms(server) == ["json_schema", "json_object", "json_object", "json_object"]
+    (warning,) = told
+    assert "can't hold the replies of m to a schema" in warning
+    assert str(refusal.status) in warning
+
+
+def test_whoever_opens_a_server_by_its_address_is_told_that_it_refuses_a_schema() -> None:
+    told: list[str] = []
+    with serving(taking(None, refusal=REFUSALS["deepseek"])) as server:
+        generator = open_generator(f"{server.url}#m", context_tokens=4096, warn=told.append)
+        assert generator is not None
+        assert collect_all(generator, [ask("a", schema=SCHEMA)])["a"].text == "{}"
+        generator.close()
+    assert len(told) == 1
+
+
+def test_a_server_that_knows_no_format_is_asked_without_one() -> None:
+    script = taking(None, refusal=refused(400, "Unrecognized request argument supplied: response_format"))
+    with serving(script) as server, connect(server.url) as generator:
+        replies = collect_all(generator, [ask("a", schema=SCHEMA)]) | collect_all(generator, [ask("b", schema=SCHEMA)])
+    assert {reply.text for reply in replies.values()} == {"{}"}
+    assert forms(server) == ["json_schema", "json_object", None, None]
+
+
+def test_all_requests_that_are_in_flight_when_a_schema_is_refused_are_mended() -> None:
+    def script(path: str, body: Any) -> Answer:
+        if body.get("response_format", {}).get("type") != "json_schema":
+            return chat("{}")
+        wait_until(lambda: server.max_in_flight >= 8)
+        return REFUSALS["deepseek"]
+
+    told: list[str] = []
+    with serving(script) as server, connect(server.url, warn=told.append) as generator:
+        replies = collect_all(generator, [ask(str(n), schema=SCHEMA) for n in range(8)])
+    assert {reply.text for reply in replies.values()} == {"{}"}
+    assert len(told) == 1
+
+
+def test_one_schema_that_is_refused_does_not_take_the_others_their_own() -> None:
+    def script(path: str, body: Any) -> Answer:
+        given = body["response_format"]
+        return REFUSALS["vllm"] if given.get("json_schema", {}).get("schema") == SCHEMA else chat("{}")
+
+    with serving(script) as server, connect(server.url) as generator:
+        for number, schema in enumerate([{"type": "object"}, SCHEMA, {"type": "object"}, SCHEMA]):
+            assert not collect_all(generator, [ask(str(number), schema=schema)])[str(number)].error
+    assert forms(server) == ["json_schema", "json_schema", "json_object", "json_schema", "json_object"]
+
+
+def test_an_index_is_made_with_the_json_profile_and_asked_in_every_mode_over_a_server_without_schemas(
+    tmp_path: Path,
+) -> None:
+    people = [{"name": name, "type": "person", "description": f"{name} sails."} for name in ("Ada", "Elias")]
+    tie = {"source": "Ada", "target": "Elias", "description": "They met.", "keywords": ["sea"], "strength": 5}
+    report = {"title": "Sailors", "summary": "Ada met Elias.", "rating": 5, "rating_explanation": "x", "findings": []}
+    points = {"points": [{"description": "Ada met Elias [1].", "score": 60}], "follow_ups": ["Who sails?"]}
+    keywords = {"high_level_keywords": ["sea"], "low_level_keywords": ["Ada"]}
+    # What is right for every request: each reads its own members.
+    text = json.dumps({"entities": people, "relationships": [tie], "keywords": [], **report, **points, **keywords})
+
+    def script(path: str, body: Any) -> Answer:
+        refuses = body.get("response_format", {}).get("type") == "json_schema"
+        return REFUSALS["deepseek"] if refuses else chat(text)
+
+    config = Config(extract=ExtractConfig(profile="json"))
+    models = (HashingEmbedder(32), WordTokenizer())
+    with serving(script) as server, connect(server.url, context_tokens=32_768, max_retries=0) as generator:
+        documents = [(f"{n}.txt", f"Ada met Elias on day {n}.") for n in range(3)]
+        summary = graphmill.index(documents, tmp_path / "kb", generator, *models, config)
+        with graphmill.open(tmp_path / "kb", None, generator, *models) as kb:
+            answers = {mode: kb.query("Who met Ada?", graphmill.QueryParam(mode=mode)) for mode in MODES}
+    assert summary["entities"] == 2
+    assert {mode: answer.warnings for mode, answer in answers.items()} == {mode: [] for mode in MODES}
+    assert all("Ada met Elias" in answer.answer for answer in answers.values())
+
+
+def test_a_stream_falls_back_too() -> None:
+    def script(path: str, body: Any) -> Answer:
+        assert body["stream"]
+        refuses = body.get("response_format", {}).get("type") == "json_schema"
+        return REFUSALS["deepseek"] if refuses else Answer(events=chat_events('{"po', 'ints": []}'))
+
+    with serving(script) as server, connect(server.url) as generator:
+        for name in "ab":
+            assert "".join(generator.stream(ask(name, schema=SCHEMA))) == '{"points": []}'
+    assert forms(server) == ["json_schema", "json_object", "json_object"]
+
+
+@pytest.mark.parametrize("refusal", [refused(400, "the context is 8 tokens"), refused(401, "json_schema needs a key")])
+def test_what_is_refused_for_something_else_is_not_asked_again(refusal: Answer) -> None:
+    with serving(lambda path, body: refusal) as server, connect(server.url) as generator:
+        reply = collect_all(generator, [ask("a", schema=SCHEMA)])["a"]
+    assert forms(server) == ["json_schema"]
+    assert refusal.body["error"]["message"] in (reply.error or "")
+
+
+def test_what_is_refused_whatever_the_format_is_an_error_and_teaches_nothing() -> None:
+    told: list[str] = []
+    answers = [*[refused(400, "messages: too long, in {'response_format': ...}")] * 3, chat("{}")]
+    with serving(lambda path, body: answers.pop(0)) as server, connect(server.url, warn=told.append) as generator:
+        assert "too long" in (collect_all(generator, [ask("a", schema=SCHEMA)])["a"].error or "")
+        assert collect_all(generator, [ask("b", schema=SCHEMA)])["b"].text == "{}"
+    assert forms(server) == ["json_schema", "json_object", None, "json_schema"]
+    assert not told
+
+
+def test_a_format_that_was_asked_for_by_name_is_not_replaced() -> None:
+    options = {"response_format": {"type": "regex", "value": "a+"}}
+    with serving(taking(None, refusal=REFUSALS["deepseek"])) as server, connect(server.url) as generator:
+        reply = collect_all(generator, [ask("a", schema=SCHEMA, options=options)])["a"]
+    assert forms(server) == ["regex"]
+    assert "unavailable" in (reply.error or "")
 
 
 def test_all_calls_settle_and_the_limit_holds_when_every_tenth_fails() -> None:
