@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphmill.engine.decode_text import clean
+
 CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff]+")
 MAX_WORD = 64
 WRITER_HEAP_BYTES = 128_000_000
@@ -105,6 +107,7 @@ class LexicalIndex:
     def _query(self, question: str) -> Any | None:
         import tantivy
 
+        question = clean(question)  # half a surrogate pair has no UTF-8
         # Terms rather than the query parser: a question is never syntax, and one of stop words alone matches nothing.
         terms = [("words", word) for word in _words_analyzer().analyze(question)]
         terms += [("bigrams", pair) for pair in bigrams(question).split()]

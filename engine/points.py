@@ -51,7 +51,7 @@ def ask_for_points(
     what  names the parts in warnings. Raises AnswerError when no part can be read.
     """
     run = next(_ASKED)
-    if dict(options.get("response_format") or {}) == {"type": "json_object"}:
+    if options.get("response_format") == {"type": "json_object"}:
         # What nano-graphrag's users pass: the schema asks for more, and not every model takes it by this name.
         options = {name: value for name, value in options.items() if name != "response_format"}
     max_tokens = answer_tokens(generator)

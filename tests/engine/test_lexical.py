@@ -33,6 +33,12 @@ def test_a_question_is_never_syntax_and_one_of_stop_words_matches_nothing(tmp_pa
     assert index.search(question, 5)[1].tolist() == []
 
 
+def test_half_a_character_of_a_question_is_left_out_of_the_search(tmp_path: Path) -> None:
+    index = LexicalIndex.build(tmp_path / "w", [["the harbour"], ["林芷若"]])
+    assert index.search("\ud83d harbour", 5)[1].tolist() == [0]
+    assert index.search("林芷\ude00若", 5)[1].tolist() == [1]
+
+
 def test_an_index_is_found_again_on_disk_and_an_empty_one_finds_nothing(tmp_path: Path) -> None:
     LexicalIndex.build(tmp_path / "w", [["salt"], ["iron"]])
     assert LexicalIndex.open(tmp_path / "w").search("iron", 5)[1].tolist() == [1]
