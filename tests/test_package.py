@@ -63,6 +63,27 @@ def test_importing_loads_nothing_heavy(tmp_path: Path, code: str) -> None:
     assert set(HEAVY) & set(loaded) == set()
 
 
+def test_an_interrupt_while_the_package_loads_what_it_needs_comes_at_the_end_and_it_works_after_it(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import signal, sys, graphmill\n"
+        "class AtImport:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy.dtypes':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, AtImport())\n"
+        "try:\n"
+        "    graphmill.open\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "print(graphmill.open.__name__)"
+    )
+    assert python(code, tmp_path, ROOT).split() == ["interrupted", "open_index"]
+
+
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys, atexit; atexit.register(lambda: print('MODULES', *sys.modules)); "
     code += "sys.argv = ['graphmill', '--help']; from graphmill.jobs.cli import main; main()"
