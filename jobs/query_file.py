@@ -19,7 +19,7 @@ from graphmill.engine.question_file import QuestionRow, read_questions
 from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import make_progress
-from graphmill.jobs.show import show_json
+from graphmill.jobs.show import show, show_json
 
 SHOWN = ("answer", "references", "keywords", "follow_ups", "timings", "warnings", "cached", "error")
 """What a line holds of an answer; the context and its rows, or the prompt, only where these were asked for."""
@@ -61,9 +61,9 @@ def run(
         if as_json:
             show_json(summary)
         else:
-            print(told)
+            show(told)
     if num_failed:
-        print(f"{num_failed} of {len(todo)} questions failed; each one's line says why in `error`", file=sys.stderr)
+        show(f"{num_failed} of {len(todo)} questions failed; each one's line says why in `error`", file=sys.stderr)
     return 3 if num_failed else 0
 
 
