@@ -31,6 +31,7 @@ HEAVY = (
 )
 EXPECTED = (
     "graphmill/__init__.py",
+    "graphmill/__main__.py",
     "graphmill/py.typed",
     "graphmill/engine/pipeline.py",
     "graphmill/engine/prompts/graphrag.zh.toml",
@@ -91,6 +92,17 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     help_text, _, modules = shown.partition("MODULES")
     assert {"index", "query", "inspect", "parse", "doctor"} <= set(help_text.split())
     assert set(HEAVY) & set(modules.split()) == set()
+
+
+def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "graphmill"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    told = subprocess.run(
+        [*command, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("graphmill ")
+    wrong = subprocess.run([*command, "frobnicate"], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert wrong.returncode == 2
 
 
 def test_the_wheel_holds_the_whole_package_and_works_from_another_folder(tmp_path: Path) -> None:
