@@ -55,7 +55,7 @@ def read_questions(path: Path) -> list[QuestionRow]:
     except OSError as error:
         raise QuestionFileError(f"can't read the questions {path}: {error.strerror}") from error
     except NotTextError as error:
-        raise QuestionFileError(f"can't read the questions {path}: it {error}, and is no JSONL file") from error
+        raise QuestionFileError(f"can't read the questions {path}: it is no JSONL file ({error})") from error
     rows: list[QuestionRow] = []
     bad: list[str] = []
     lines: dict[str, int] = {}
