@@ -15,6 +15,8 @@ from graphmill.engine.writer_lock import WriterLock
 
 CUT = '{"id": '
 """What a line begins with: the last one is one that was cut off only if it does so too."""
+REWRITTEN = ".partial"
+"""What the file is called, after its name, while what is kept of it is being written anew."""
 ANOTHER = "move it away, or name another file with --out"
 
 
@@ -83,7 +85,7 @@ class AnswerFile:
         is only known when the models are there."""
         for row in self.kept():
             self._compare(row, how)
-        partial = self.path.with_name(self.path.name + ".partial")
+        partial = self.path.with_name(self.path.name + REWRITTEN)
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as out:
                 out.writelines(line + "\n" for line in self._kept.values())

@@ -19,6 +19,7 @@ from graphmill.engine.question_file import QuestionRow, read_questions
 from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import make_progress
+from graphmill.jobs.result_file import check
 from graphmill.jobs.show import show, show_json
 
 SHOWN = ("answer", "references", "keywords", "follow_ups", "timings", "warnings", "cached", "error")
@@ -38,6 +39,8 @@ def run(
 ) -> int:
     """Writes a JSON line an answer to ``out``, or to standard output; exit code 3 when some questions failed."""
     questions = _read(file, param)
+    if out is not None:
+        check(out, file)
     config = load_config(config_file, settings)
     how_asked = asked(param, config)
     # The index's folder is opened before ``out`` is looked at, and its models only where something is left to ask.

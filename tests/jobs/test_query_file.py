@@ -125,6 +125,18 @@ def test_where_there_is_no_index_the_answers_are_left_as_they_are(kb: Path, ques
     assert "is no regular file" in done.stderr
 
 
+@pytest.mark.parametrize("end", ["", ".partial"])
+def test_the_answers_do_not_go_into_the_file_of_the_questions(
+    kb: Path, questions: Path, tmp_path: Path, end: str
+) -> None:
+    file = questions.rename(tmp_path / f"both.jsonl{end}")
+    before = file.read_bytes()
+    done = run("query", kb, "--questions", file, "--out", tmp_path / "both.jsonl")
+    assert done.returncode == 2
+    assert f"{file} is the file of the questions" in done.stderr
+    assert file.read_bytes() == before
+
+
 def test_an_answer_that_was_kept_says_so(kb: Path, tmp_path: Path) -> None:
     def script(path: str, body: Any) -> Answer:
         if path.endswith("/models"):
