@@ -107,7 +107,10 @@ def query(
     ] = None,
     questions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help='Many questions, a line each: {"question": "…", "id": …, "mode": …}.'),
+        typer.Option(
+            metavar="FILE.jsonl",
+            help='Many questions, a line each: {"question": "…", "id": …, "mode": …}, and other fields of QueryParam.',
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -388,9 +391,9 @@ def doctor(llm_python: LLMPython = None, json: Json = False) -> None:
 def _version(show: bool) -> None:
     if show:
         from graphmill import __version__
-        from graphmill.jobs.show import show
+        from graphmill.jobs.show import show as say
 
-        show(f"graphmill {__version__}")
+        say(f"graphmill {__version__}")
         raise typer.Exit
 
 

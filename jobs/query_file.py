@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.progress import Progress
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question_file import QuestionRow, read_questions
+from graphmill.engine.question_param import unused_fields, with_own_param
 from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import make_progress
@@ -71,13 +71,16 @@ def run(
 
 
 def _read(file: Path, param: Mapping[str, Any]) -> Questions:
-    """The questions, each with the mode that it is to be asked in."""
+    """The questions, each with what it is to be asked with; tells which fields of the file nothing reads."""
     try:
-        general = QueryParam(**param)
+        QueryParam(**param)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    rows = [replace(row, mode=row.mode or general.mode) for row in read_questions(file)]
-    return [(row, replace(general, mode=row.mode or general.mode)) for row in rows]
+    rows = read_questions(file)
+    questions = with_own_param(file, rows, param)
+    if unused := unused_fields(rows):
+        show(f"{file} has fields that are not used: {unused}", file=sys.stderr)
+    return questions
 
 
 def _ask(
@@ -90,7 +93,8 @@ def _ask(
     num_failed = 0
     for number, answer in opened.query_each([(row.question, p) for row, p in todo]):
         row, parameters = todo[number]
-        line = {"id": row.id, "question": row.question, "mode": row.mode, **how, "asked": how_asked}
+        line = {"id": row.id, "question": row.question, "mode": row.mode}
+        line |= ({"param": row.param} if row.param else {}) | how | {"asked": how_asked}
         line |= _shown(answer, parameters)
         num_failed += bool(answer.error)
         if answers is not None:

@@ -198,6 +198,43 @@ def test_equal_questions_have_a_line_each_and_are_put_to_the_model_once(kb: Path
     assert len(asked) == 2
 
 
+def test_a_line_sets_what_its_own_question_is_asked_with(kb: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "questions.jsonl", tmp_path / "out.jsonl"
+    row = {"question": "Who met Ada Thornbury?", "mode": "naive"}
+    rows = [{}, {"top_k": 1}, {"chunk_top_k": 2, "top_k": 7}, {"only_need_prompt": True, "user_prompt": "In verse."}]
+    file.write_text("".join(json.dumps(row | own | {"only_need_context": True}) + "\n" for own in rows))
+    options = ("--questions", file, "--out", out, "--top-k", "3")
+    assert run("query", kb, *options).returncode == 0
+    found = {line["id"]: line for line in lines(out.read_text())}
+    assert [len(found[key]["data"]["chunks"]) for key in "1234"] == [3, 1, 2, 3]
+    assert "In verse." in found["4"]["prompt"][-1]["content"]
+    assert [("prompt" in found[key], found[key]["asked"]["top_k"]) for key in "14"] == [(False, 3), (True, 3)]
+    assert found["2"]["param"] == {"chunk_top_k": 1, "top_k": 1, "only_need_context": True}
+
+    file.write_text(file.read_text().replace('"top_k": 1,', '"top_k": 2,'))
+    assert json.loads(run("query", kb, *options, "--json").stdout)["asked"] == 1
+    changed = {line["id"]: line for line in lines(out.read_text())}
+    assert len(changed["2"]["data"]["chunks"]) == 2
+    assert json.loads(run("query", kb, *options, "--json").stdout)["asked"] == 0
+
+
+def test_fields_that_nothing_reads_are_told_once_and_what_may_be_misspelt_first(kb: Path, tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    rows = [
+        {"expected": "Elias", "facts": ["Elias"]},
+        {"expected": "Elias\x1b[2J", "mod": "naive", "TopK": 3, "level": 1},
+    ]
+    file.write_text("".join(json.dumps({"question": "Who met Ada?", **row}) + "\n" for row in rows))
+    done = run("query", kb, "--questions", file, "--json")
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"{file} has fields that are not used: mod (1 line; is mode meant?), TopK (1 line; is top_k meant?), "
+        "expected (2 lines)\n"
+    )
+    file.write_text('{"question": "Who met Ada?", "facts": ["Elias"], "documents": [], "level": 1}')
+    assert run("query", kb, "--questions", file, "--json").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [('{"question": ""}', "line 1"), ('{"question": "x", "mode": "nope"}', '"mode" must be one of')],
