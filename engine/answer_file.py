@@ -15,6 +15,8 @@ from graphmill.engine.writer_lock import WriterLock
 
 CUT = '{"id": '
 """What a line begins with: the last one is one that was cut off only if it does so too."""
+REWRITTEN = ".partial"
+"""What the file is called, after its name, while what is kept of it is being written anew."""
 ANOTHER = "move it away, or name another file with --out"
 
 
@@ -22,9 +24,9 @@ class AnswerFile:
     """JSON lines, an answer each, with the ``id``, ``question`` and ``mode`` that it answers; a failed one has an
     ``error``.
 
-    What an earlier run wrote is kept, but for errors, a last line that was cut off, and answers in another mode than
-    the question is to be asked in now, so that those are asked again. A question that is asked in several modes is
-    several of ``questions``. Nothing is written before ``begin``. Raises
+    What an earlier run wrote is kept, but for errors, a last line that was cut off, and answers in another mode, or
+    with another ``param`` of its own, than the question is to be asked with now, so that those are asked again. A
+    question that is asked in several modes is several of ``questions``. Nothing is written before ``begin``. Raises
     ConfigError where the file holds what is no answer to these questions, or another process writes to it, and leaves
     it as it is.
     """
@@ -47,7 +49,8 @@ class AnswerFile:
         return map(json.loads, self._kept.values())
 
     def _read(self, questions: Sequence[QuestionRow], how: Mapping[str, Any]) -> dict[tuple[str, str | None], str]:
-        texts, wanted = {row.id: row.question for row in questions}, {(row.id, row.mode) for row in questions}
+        texts = {row.id: row.question for row in questions}
+        wanted = {(row.id, row.mode): row.param for row in questions}
         kept: dict[tuple[str, str | None], str] = {}
         try:
             lines = self.path.read_bytes().decode("utf-8", "replace").split("\n")
@@ -69,7 +72,7 @@ class AnswerFile:
                     f"{ANOTHER}"
                 )
             self._compare(row, how)
-            if not row.get("error") and (answered, row.get("mode")) in wanted:
+            if not row.get("error") and wanted.get((answered, row.get("mode"))) == row.get("param", {}):
                 kept.setdefault((answered, row["mode"]), line)
         return kept
 
@@ -83,7 +86,7 @@ class AnswerFile:
         is only known when the models are there."""
         for row in self.kept():
             self._compare(row, how)
-        partial = self.path.with_name(self.path.name + ".partial")
+        partial = self.path.with_name(self.path.name + REWRITTEN)
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as out:
                 out.writelines(line + "\n" for line in self._kept.values())

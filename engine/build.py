@@ -15,6 +15,7 @@ from graphmill.engine.config import Config, ConfigError
 from graphmill.engine.confirm_aliases import instructions
 from graphmill.engine.documents import Document, Skipped, corpus_fingerprint, from_iterable, read_corpus
 from graphmill.engine.index import Index
+from graphmill.engine.interrupts import interrupts_wait
 from graphmill.engine.metered import MeteredGenerator
 from graphmill.engine.models import Embedder, Generator, Tokenizer
 from graphmill.engine.open_models import open_embedder, open_generator, open_tokenizer
@@ -110,7 +111,8 @@ def _build(
     tokenizer: Tokenizer | None = None,
     retry_failures: bool = False,
 ) -> dict[str, Any]:
-    chosen = backend(config.device)
+    with interrupts_wait():  # it imports RAPIDS
+        chosen = backend(config.device)
     try:
         check_index(config.search, chosen)
     except ValueError as error:
@@ -282,7 +284,9 @@ def open_index(
                 raise ConfigError(f"reranker.model: {error}") from error
             if chosen is not None:
                 stack.callback(chosen.close)
-        opened = Index(folder, models.embedder, models.tokenizer, backend(config.device))
+        with interrupts_wait():  # it imports RAPIDS
+            device = backend(config.device)
+        opened = Index(folder, models.embedder, models.tokenizer, device)
         cache = None
         if config.cache.answers != "off" and models.generator is not None:
             cache = stack.enter_context(AnswerCache(folder.root / "answers", config.cache, folder.state))

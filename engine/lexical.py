@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphmill.engine.decode_text import clean
+from graphmill.engine.interrupts import interrupts_wait
 
 CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff]+")
 MAX_WORD = 64
@@ -72,7 +73,8 @@ class LexicalIndex:
     @staticmethod
     def open(folder: Path) -> LexicalIndex:
         """Opens an index; one in a folder that can't be written to is opened by way of links to its files."""
-        import tantivy
+        with interrupts_wait():
+            import tantivy
 
         if os.access(folder, os.W_OK) or not folder.is_dir():
             return LexicalIndex(_with_analyzers(tantivy.Index.open(str(folder))))

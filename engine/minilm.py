@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphmill.engine import bert
+from graphmill.engine.interrupts import interrupts_wait
 from graphmill.engine.models import Tokenizer
 from graphmill.engine.sentence_folder import read_sentence_folder
 from graphmill.engine.tokenizers import HFTokenizer
@@ -62,6 +63,7 @@ class TransformersEmbedder:
         self._before, self._after = self._own_tokenizer.special_ids()
         self.max_tokens = self._folder.max_length - len(self._before) - len(self._after)
         self._device, self._num_threads = device, num_threads
+        self._loading = threading.Lock()
         self._encoder: Encoder | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._batch_tokens = GPU_BATCH_TOKENS
@@ -96,23 +98,28 @@ class TransformersEmbedder:
         self._threads, self._encoder = None, None
 
     def _load(self) -> Encoder:
-        if self._encoder is not None:
-            return self._encoder
+        if self._encoder is None:
+            # In the middle of an import, or with torch set to one thread, there is no way back.
+            with interrupts_wait(), self._loading:
+                self._encoder = self._encoder or self._loaded()
+        return self._encoder
+
+    def _loaded(self) -> Encoder:
         import torch
 
         device = _pick_device(self._device)
         dtype = torch.float16 if device.type == "cuda" else torch.float32
         network, pooling = self._folder.network, self._folder.pooling
         if pooling in ("mean", "cls") and bert.is_supported(network):
-            self._encoder = bert.Bert(network, device, dtype, pooling)
+            encoder: Encoder = bert.Bert(network, device, dtype, pooling)
         else:
-            self._encoder = transformers_encoder(network, device, dtype, pooling)
+            encoder = transformers_encoder(network, device, dtype, pooling)
         if device.type == "cpu":
             num_threads = self._num_threads or torch.get_num_threads()
             self._batch_tokens = CPU_BATCH_TOKENS
             if num_threads > 1:
                 self._threads = _one_core_threads(num_threads)
-        return self._encoder
+        return encoder
 
     def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Rows by length, the longest first, in batches of so many tokens that every thread has some."""

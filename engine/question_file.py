@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,12 @@ class QuestionRow:
     """Paths of the documents that hold them, as the index names its documents."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """All else that the line says, untouched."""
+    param: Mapping[str, Any] = field(default_factory=dict)
+    """What of QueryParam it is to be asked with beside ``mode``, where the line's own word counts."""
+
+    def asked_with(self, mode: str, param: Mapping[str, Any]) -> QuestionRow:
+        """The same question, to be asked in this mode and with what its line sets."""
+        return replace(self, mode=mode, param=param)
 
 
 def read_questions(path: Path) -> list[QuestionRow]:
@@ -55,7 +61,7 @@ def read_questions(path: Path) -> list[QuestionRow]:
     except OSError as error:
         raise QuestionFileError(f"can't read the questions {path}: {error.strerror}") from error
     except NotTextError as error:
-        raise QuestionFileError(f"can't read the questions {path}: it {error}, and is no JSONL file") from error
+        raise QuestionFileError(f"can't read the questions {path}: it is no JSONL file ({error})") from error
     rows: list[QuestionRow] = []
     bad: list[str] = []
     lines: dict[str, int] = {}
@@ -72,12 +78,17 @@ def read_questions(path: Path) -> list[QuestionRow]:
             lines[row.id] = number
             rows.append(row)
     if bad:
-        more = f"\n  and {len(bad) - MAX_SHOWN:,} more" if len(bad) > MAX_SHOWN else ""
-        shown = "".join(f"\n  {reason}" for reason in bad[:MAX_SHOWN])
-        raise QuestionFileError(f"{path} has {len(bad):,} bad {'line' if len(bad) == 1 else 'lines'}:{shown}{more}")
+        raise bad_lines(path, bad)
     if not rows:
         raise QuestionFileError(f"{path} holds no question")
     return rows
+
+
+def bad_lines(path: Path, bad: Sequence[str]) -> QuestionFileError:
+    """The error that names lines, each with its reason."""
+    more = f"\n  and {len(bad) - MAX_SHOWN:,} more" if len(bad) > MAX_SHOWN else ""
+    shown = "".join(f"\n  {reason}" for reason in bad[:MAX_SHOWN])
+    return QuestionFileError(f"{path} has {len(bad):,} bad {'line' if len(bad) == 1 else 'lines'}:{shown}{more}")
 
 
 def _row(line: str, number: int) -> QuestionRow:
@@ -88,16 +99,16 @@ def _row(line: str, number: int) -> QuestionRow:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets a thousand deep
         raise ValueError(f"not JSON that can be read: {error}") from None
     if not isinstance(given, dict):
-        raise ValueError(f'must be an object with a "question", got {_shown(given)}')
+        raise ValueError(f'must be an object with a "question", got {shown_value(given)}')
     values = {name: value for name, value in given.items() if value is not None}
     question = values.pop("question", None)
     if question is None:
         raise ValueError('has no "question"')
     if not isinstance(question, str) or is_blank(question):
-        raise ValueError(f'"question" must be a text, got {_shown(question)}')
+        raise ValueError(f'"question" must be a text, got {shown_value(question)}')
     mode = values.pop("mode", None)
     if mode is not None and mode not in MODES:
-        raise ValueError(f'"mode" must be one of {", ".join(MODES)}, got {_shown(mode)}')
+        raise ValueError(f'"mode" must be one of {", ".join(MODES)}, got {shown_value(mode)}')
     return QuestionRow(
         clean(question),
         _id(values.pop("id", number)),
@@ -111,7 +122,7 @@ def _row(line: str, number: int) -> QuestionRow:
 
 def _id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise ValueError(f'"id" must be a text or a whole number, got {_shown(value)}')
+        raise ValueError(f'"id" must be a text or a whole number, got {shown_value(value)}')
     return clean(str(value))
 
 
@@ -124,16 +135,17 @@ def _fact(value: Any) -> tuple[str, ...]:
 
 def _list(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f'"{name}" must be a list, got {_shown(value)}')
+        raise ValueError(f'"{name}" must be a list, got {shown_value(value)}')
     return value
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or is_blank(value):
-        raise ValueError(f'"{name}" must hold texts, got {_shown(value)}')
+        raise ValueError(f'"{name}" must hold texts, got {shown_value(value)}')
     return clean(value)
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value for a message: as it stands in the file, but no longer than a line of it."""
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"

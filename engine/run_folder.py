@@ -13,8 +13,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,6 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from graphmill.engine.interrupts import interrupts_wait
 
 FORMAT = 2
 """Version of the layout below; a folder of another version is refused."""
@@ -277,22 +277,6 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
                 "goes on from here"
             ) from error
         raise IndexFolderError(f"can't write {path}: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Holds a Ctrl-C back until the end of the block. Outside the main thread none arrives."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    arrived: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if arrived:
-            signal.raise_signal(signal.SIGINT)
 
 
 def _encode(rows: pa.Table) -> tuple[memoryview, str]:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphmill.engine.interrupts import interrupts_wait
+
 if TYPE_CHECKING:
     import tiktoken
     import tokenizers
@@ -45,7 +47,8 @@ class HFTokenizer:
     """The tokenizer of a Hugging Face model: a tokenizer.json, or a folder that holds one."""
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
-        from tokenizers import Tokenizer
+        with interrupts_wait():
+            from tokenizers import Tokenizer
 
         file = Path(path)
         if file.is_dir():

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from graphmill.engine.interrupts import interrupts_wait
 from graphmill.engine.search_files import described, read_index, saved_facts, write_index
 from graphmill.kernels.approximate import Approximate, Yardstick, build_approximate, widened, yardstick
 from graphmill.kernels.backend import NUMPY, Backend
@@ -92,6 +93,8 @@ class VectorIndex:
         self.vectors, self.backend = vectors, backend
         self._approximate, self._rows = approximate, rows
         self._facts = facts or {"index": "exact", "vectors": len(vectors), "dimension": vectors.shape[1]}
+        self._is_ready = False
+        """Whether an exact search has come to its end, after which nothing is left to import and to compile for one."""
         self._making = threading.Lock()
         """Held while a copy of the vectors is made, which several threads may want at once."""
         self._half: Half | None = None
@@ -178,6 +181,8 @@ class VectorIndex:
         if backend.name == "cuda" and facts["device"] == "cpu" and len(vectors) <= APPROXIMATE_ABOVE["cuda"]:
             return VectorIndex(vectors, backend)  # this device has scanned them before a CPU has walked the graph
         try:
+            with interrupts_wait():
+                library_of(facts["index"] if backend.name == "cuda" else "hnsw")
             approximate, rows = read_index(folder, facts, vectors, backend)
         except Exception as error:  # faiss and cuVS have errors of their own, and may be missing or older here
             logging.getLogger(__name__).warning("can't use the index in %s, search is exact: %s", folder, error)
@@ -185,6 +190,14 @@ class VectorIndex:
         return VectorIndex(vectors, backend, approximate, rows, facts)
 
     def _exact(self, queries: Floats, k: int, allowed: NDArray[np.bool_] | None) -> tuple[Floats, Ints]:
+        if self._is_ready:
+            return self._scanned(queries, k, allowed)
+        with interrupts_wait():
+            found = self._scanned(queries, k, allowed)
+            self._is_ready = True
+        return found
+
+    def _scanned(self, queries: Floats, k: int, allowed: NDArray[np.bool_] | None) -> tuple[Floats, Ints]:
         with self._making:
             self._make_copies(len(queries), allowed)
         if self._half is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from graphmill.engine.run_folder import interrupts_wait
+from graphmill.engine.interrupts import interrupts_wait
 
 
 class WriteBehind:

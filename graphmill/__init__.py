@@ -38,6 +38,9 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphmill' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    value = getattr(import_module(f"graphmill.engine.{module}"), attribute)
+    from graphmill.engine.interrupts import interrupts_wait
+
+    with interrupts_wait():
+        value = getattr(import_module(f"graphmill.engine.{module}"), attribute)
     globals()[name] = value
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from graphmill.engine.fold_aliases import ALIAS_EDITS
 from graphmill.engine.keep_aliases import read_edits, read_names, write_aliases
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
 from graphmill.jobs.inspect import NotFoundError
+from graphmill.jobs.show import show_result
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
             changed = _change(folder, edit, undo, reset)
     view = aliases_view(folder) | ({} if changed is None else {"changed": changed})
     view |= {} if export is None else {"file": str(export)}
-    print(json.dumps(view, ensure_ascii=False, indent=2) if as_json else render(view))
+    show_result(view, render, as_json)
     return 0
 
 

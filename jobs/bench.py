@@ -27,6 +27,7 @@ from graphmill.engine.function_models import HashingEmbedder
 from graphmill.engine.profiles import load_profile, messages
 from graphmill.engine.progress import Silent
 from graphmill.engine.vllm_generator import DEFAULTS, VLLMGenerator, VLLMOptions
+from graphmill.jobs.show import show_result
 
 WORDS = (
     "harbour engine council river method border theory copper vessel railway senate garden climate orbit budget "
@@ -87,7 +88,7 @@ def run(model: str, args: Mapping[str, Any], python: str | None, workload: Workl
     # The first round warms both sides up.
     measured = [{"plain": one, "graphmill": other} for one, other in zip(plain[1:], ours[1:], strict=True)]
     result = _result(measured, model, plain_args, workload)
-    print(json.dumps(result, indent=2) if as_json else _render(result))
+    show_result(result, _render, as_json)
     return 0
 
 

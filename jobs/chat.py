@@ -110,7 +110,7 @@ class Chat:
         except KeyboardInterrupt:
             if not self.is_typed:
                 raise
-            print("\n(stopped)\n", file=sys.stderr)
+            show("\n(stopped)\n", file=sys.stderr)
         except BrokenPipeError:  # our reader is gone, and no question failed
             raise
         except Exception as error:
@@ -139,7 +139,7 @@ class Chat:
             said = only_citing(without_own_references(answer.answer), ())
             self._keep({"role": "user", "content": answer.question}, {"role": "assistant", "content": said})
         elif not self.as_json:
-            print("nothing was found, so the conversation goes on as if this had not been asked", file=sys.stderr)
+            show("nothing was found, so the conversation goes on as if this had not been asked", file=sys.stderr)
 
     def command(self, line: str) -> bool:
         """Does what a line that starts with a slash says; False ends the conversation."""
@@ -149,7 +149,7 @@ class Chat:
             "sources": self._sources,
             "context": self._context,
             "clear": self._clear,
-            "help": lambda _: print(HELP),
+            "help": lambda _: show(HELP),
         }
         if name in ("quit", "exit", "q"):
             return False
@@ -157,7 +157,7 @@ class Chat:
             commands[name](rest.strip())
         else:
             show(f"there is no /{name}; /help lists what there is")
-        print()
+        show("")
         return True
 
     def _mode(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Chat:
             return
         if name:
             self.param = replace(self.param, mode=name)
-        print(f"mode {self.param.mode}")
+        show(f"mode {self.param.mode}")
 
     def _sources(self, _: str) -> None:
         references = self.last.references if self.last is not None else []
@@ -175,7 +175,7 @@ class Chat:
                 label = "" if place.kind == "chunk" else f" {place.label}:"
                 show(f"[{number}]{label} {place.document}, characters {place.start} to {place.end}")
         if not references:
-            print("the last answer cites nothing" if self.last is not None else "nothing was asked yet")
+            show("the last answer cites nothing" if self.last is not None else "nothing was asked yet")
 
     def _context(self, _: str) -> None:
         show((self.last.context or "nothing") if self.last is not None else "nothing was asked yet")
@@ -185,7 +185,7 @@ class Chat:
         self.last = None
         if self.file is not None:
             self.file.write_text("")
-        print("forgotten")
+        show("forgotten")
 
     def _keep(self, *messages: Message) -> None:
         self.history += messages
@@ -219,10 +219,10 @@ def _lines(is_typed: bool) -> Iterator[str]:
         try:
             yield input(PROMPT)
         except EOFError:
-            print()
+            show("")
             return
         except KeyboardInterrupt:
-            print()
+            show("")
 
 
 def _read(file: Path) -> list[Message]:

@@ -107,7 +107,10 @@ def query(
     ] = None,
     questions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help='Many questions, a line each: {"question": "…", "id": …, "mode": …}.'),
+        typer.Option(
+            metavar="FILE.jsonl",
+            help='Many questions, a line each: {"question": "…", "id": …, "mode": …, "param": {"top_k": …}}.',
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -388,8 +391,9 @@ def doctor(llm_python: LLMPython = None, json: Json = False) -> None:
 def _version(show: bool) -> None:
     if show:
         from graphmill import __version__
+        from graphmill.jobs.show import show as say
 
-        print(f"graphmill {__version__}")
+        say(f"graphmill {__version__}")
         raise typer.Exit
 
 
@@ -410,21 +414,23 @@ def _goes_on() -> bool:
 def main() -> None:
     """Runs the command line; known errors are one line on standard error and an exit code, not a traceback."""
     from graphmill.jobs.errors import explain
+    from graphmill.jobs.show import reader_is_gone, show, to_nowhere
 
     try:
         app(prog_name="graphmill")
     except (KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, KeyboardInterrupt) or stop.code == EXIT_STOPPED:
-            print("stopped" + ("; the same command goes on from here" if _goes_on() else ""), file=sys.stderr)
+            show("stopped" + ("; the same command goes on from here" if _goes_on() else ""), file=sys.stderr)
             sys.exit(EXIT_STOPPED)
+        if isinstance(stop.__context__, BrokenPipeError):  # which Typer makes a failure without a word
+            if not reader_is_gone():
+                raise stop.__context__ from None
+            to_nowhere(sys.stdout)
+            sys.exit(EXIT_DONE)
         raise
-    except BrokenPipeError:
-        # The reader of our output, `head` say, has had enough.
-        sys.stderr.close()
-        sys.exit(EXIT_DONE)
     except Exception as error:
         message, code = explain(error)
         if message is None:
             raise
-        print(f"graphmill: {message}", file=sys.stderr)
+        show(f"graphmill: {message}", file=sys.stderr)
         sys.exit(code)

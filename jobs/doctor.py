@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
+from graphmill.jobs.show import show_result
 from graphmill.kernels.backend import INSTALL_CUDA, backend
 
 ENGINE = (
@@ -57,7 +58,7 @@ print("graphmill " + json.dumps(found))
 def run(as_json: bool, llm_python: str | None = None) -> int:
     """Prints the report; exit code 1 when a package that every run needs is missing or a GPU can't be used."""
     report = examine(llm_python)
-    print(json.dumps(report, indent=2) if as_json else render(report))
+    show_result(report, render, as_json)
     return 1 if report["missing"] or report["faults"] else 0
 
 

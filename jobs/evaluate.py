@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,8 @@ from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import LiveProgress, PlainProgress, make_progress
 from graphmill.jobs.result_file import ResultFile, check
+from graphmill.jobs.show import show as show_text
+from graphmill.jobs.show import show_json
 
 MAX_SHOWN = 5
 """Failures, warnings and names of each kind that are shown; of more there is the count."""
@@ -75,7 +76,7 @@ def run(
         "modes": summarise(results),
     }
     if as_json:
-        print(json.dumps(report | {"results": results}, ensure_ascii=False, indent=2))
+        show_json(report | {"results": results}, indent=2)
     else:
         _warn(results)
         show(report)
@@ -144,8 +145,8 @@ def show(report: Mapping[str, Any]) -> None:
             table.add_row(*row)
         console.print(table)
     else:
-        print(plain(heads, rows))
-    print(footnote(report))
+        show_text(plain(heads, rows))
+    show_text(footnote(report))
 
 
 def cells(modes: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -195,9 +196,9 @@ def _warn(results: Sequence[Mapping[str, Any]]) -> None:
     """What went wrong on the way to answers, the commonest first."""
     counts = Counter(warning for result in results for warning in result["warnings"] or ())
     for warning, times in counts.most_common(MAX_SHOWN):
-        print(f"warning: {warning}" + (f" ({times:,} times)" if times > 1 else ""), file=sys.stderr)
+        show_text(f"warning: {warning}" + (f" ({times:,} times)" if times > 1 else ""), file=sys.stderr)
     if len(counts) > MAX_SHOWN:
-        print(f"and {len(counts) - MAX_SHOWN:,} warnings more; --json and --out hold them all", file=sys.stderr)
+        show_text(f"and {len(counts) - MAX_SHOWN:,} warnings more; --json and --out hold them all", file=sys.stderr)
 
 
 def _some(names: Sequence[str]) -> str:

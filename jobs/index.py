@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from graphmill.engine.build import build_folder
 from graphmill.engine.config import load_config
 from graphmill.jobs.progress import make_progress
+from graphmill.jobs.show import show_result
 
 
 def run(
@@ -25,7 +25,7 @@ def run(
     with make_progress(quiet=as_json) as progress:
         summary = build_folder(corpus, index, config, progress, retry_failures)
     summary = {**summary, "index": str(index), "warnings": progress.warnings}
-    print(json.dumps(summary, ensure_ascii=False, indent=2) if as_json else render(summary))
+    show_result(summary, render, as_json)
     return 3 if summary["status"] == "partial" else 0
 
 

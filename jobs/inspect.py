@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from graphmill.engine.index_vectors import describe_searches, tell
 from graphmill.engine.names import name_key
 from graphmill.engine.run_folder import IndexFolderError, RunFolder
 from graphmill.engine.summary import latest_readings
+from graphmill.jobs.show import show_result
 
 
 class NotFoundError(LookupError):
@@ -34,7 +34,7 @@ def run(index: Path, entity: str | None, community: int | None, failures: bool, 
         view, render = failures_view(folder), render_failures
     else:
         view, render = overview(folder, top), render_overview
-    print(json.dumps(view, ensure_ascii=False, indent=2) if as_json else render(view))
+    show_result(view, render, as_json)
     return 0
 
 

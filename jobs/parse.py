@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 from graphmill.engine.read_reply import LAYOUTS, read_reply
+from graphmill.jobs.show import show_result
 
 
 def run(profile: str, finish_reason: str | None, as_json: bool) -> int:
     """Reads the reply from standard input and prints what the engine makes of it."""
     result = parse(sys.stdin.buffer.read().decode("utf-8", "replace"), profile, finish_reason)
-    print(json.dumps(result, ensure_ascii=False, indent=2) if as_json else render(result))
+    show_result(result, render, as_json)
     return 0
 
 

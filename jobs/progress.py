@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from graphmill.jobs.show import printable, show
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -73,7 +75,7 @@ class PlainProgress:
 
     def _say(self, line: str) -> None:
         if not self.quiet:
-            print(line, file=sys.stderr, flush=True)
+            show(line, file=sys.stderr)
 
 
 class LiveProgress:
@@ -127,13 +129,13 @@ class LiveProgress:
         self._bars.add_task(stage, total=1, completed=1, unit="", rate="[dim]already done[/]")
 
     def note(self, message: str) -> None:
-        self._console.print(message, style="dim", markup=False, highlight=False)
+        self._console.print(printable(message), style="dim", markup=False, highlight=False)
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
         from rich.markup import escape
 
-        self._console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False)
+        self._console.print(f"[yellow]warning:[/] {escape(printable(message))}", highlight=False)
 
     def _rate(self, note: str) -> str:
         assert self._task is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from graphmill.engine.extract import ExtractConfig
 from graphmill.engine.language import detect_language
 from graphmill.engine.profiles import load_profile, messages, packaged_profiles
 from graphmill.engine.templates import read_prompt_file
+from graphmill.jobs.show import show_result
 
 TEXT_LINE = "<the text>"
 """Stands for the text where none is given."""
@@ -25,14 +25,14 @@ def show(profile: str, language: str, text_file: Path | None, entity_types: Sequ
     """Prints the messages about a text, from a file or from standard input."""
     text = None if text_file is None else _read(text_file)
     shown = conversation(profile, text, language, entity_types)
-    print(json.dumps(shown, ensure_ascii=False, indent=2) if as_json else render(shown))
+    show_result(shown, render, as_json)
     return 0
 
 
 def list_prompts(as_json: bool) -> int:
     """Prints the packaged profiles: name, languages, layout, entity types."""
     rows = packaged()
-    print(json.dumps(rows, ensure_ascii=False, indent=2) if as_json else render_list(rows))
+    show_result(rows, render_list, as_json)
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,12 @@ from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.progress import Progress
 from graphmill.engine.query_param import QueryParam
 from graphmill.engine.question_file import QuestionRow, read_questions
+from graphmill.engine.question_param import unused_fields, with_own_param
 from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import make_progress
-from graphmill.jobs.show import show_json
+from graphmill.jobs.result_file import check
+from graphmill.jobs.show import show, show_json
 
 SHOWN = ("answer", "references", "keywords", "follow_ups", "timings", "warnings", "cached", "error")
 """What a line holds of an answer; the context and its rows, or the prompt, only where these were asked for."""
@@ -38,6 +39,8 @@ def run(
 ) -> int:
     """Writes a JSON line an answer to ``out``, or to standard output; exit code 3 when some questions failed."""
     questions = _read(file, param)
+    if out is not None:
+        check(out, file)
     config = load_config(config_file, settings)
     how_asked = asked(param, config)
     # The index's folder is opened before ``out`` is looked at, and its models only where something is left to ask.
@@ -61,20 +64,23 @@ def run(
         if as_json:
             show_json(summary)
         else:
-            print(told)
+            show(told)
     if num_failed:
-        print(f"{num_failed} of {len(todo)} questions failed; each one's line says why in `error`", file=sys.stderr)
+        show(f"{num_failed} of {len(todo)} questions failed; each one's line says why in `error`", file=sys.stderr)
     return 3 if num_failed else 0
 
 
 def _read(file: Path, param: Mapping[str, Any]) -> Questions:
-    """The questions, each with the mode that it is to be asked in."""
+    """The questions, each with what it is to be asked with; tells which fields of the file nothing reads."""
     try:
-        general = QueryParam(**param)
+        QueryParam(**param)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    rows = [replace(row, mode=row.mode or general.mode) for row in read_questions(file)]
-    return [(row, replace(general, mode=row.mode or general.mode)) for row in rows]
+    rows = read_questions(file)
+    questions = with_own_param(file, rows, param)
+    if unused := unused_fields(rows):
+        show(f"{file} has fields that are not used: {unused}", file=sys.stderr)
+    return questions
 
 
 def _ask(
@@ -87,7 +93,8 @@ def _ask(
     num_failed = 0
     for number, answer in opened.query_each([(row.question, p) for row, p in todo]):
         row, parameters = todo[number]
-        line = {"id": row.id, "question": row.question, "mode": row.mode, **how, "asked": how_asked}
+        line = {"id": row.id, "question": row.question, "mode": row.mode}
+        line |= ({"param": row.param} if row.param else {}) | how | {"asked": how_asked}
         line |= _shown(answer, parameters)
         num_failed += bool(answer.error)
         if answers is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from graphmill.engine.answer_file import AnswerFile
+from graphmill.engine.answer_file import REWRITTEN, AnswerFile
 from graphmill.engine.config import ConfigError
 from graphmill.engine.evaluate import EVALUATION, Result
 from graphmill.engine.ids import content_id
@@ -18,6 +18,10 @@ from graphmill.engine.question_file import QuestionRow
 
 PART = ".part"
 """What the file of results is called, after its name, until it is whole."""
+WHOLE = ".whole"
+"""The same, while all results are being written in their order."""
+BESIDE = (PART, WHOLE, REWRITTEN, PART + REWRITTEN)
+"""What may stand beside the file, after its name, while it is being made."""
 
 
 class ResultFile:
@@ -76,7 +80,7 @@ class ResultFile:
         """Puts all results, in this order, into the place of the file."""
         if self._part is None:
             return
-        whole = self._out.with_name(self._out.name + ".whole")
+        whole = self._out.with_name(self._out.name + WHOLE)
         try:
             with whole.open("w", encoding="utf-8", errors="replace", newline="\n") as out:
                 out.writelines(map(_line, results))
@@ -105,8 +109,8 @@ class ResultFile:
 
 
 def check(out: Path, questions_file: Path) -> None:
-    """Raises ConfigError where results can't be written, before any work."""
-    for path in (out, out.with_name(out.name + PART)):
+    """Raises ConfigError where results or answers can't be written, before any work."""
+    for path in (out, *(out.with_name(out.name + end) for end in BESIDE)):
         if path.exists() and path.samefile(questions_file):
             raise ConfigError(f"--out {out}: {path} is the file of the questions")
     if out.is_dir():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from graphmill.engine.run_folder import interrupts_wait
+from graphmill.engine.interrupts import interrupts_wait
 from graphmill.jobs.interrupts import without_echo
 from graphmill.jobs.show import printable, show
 
@@ -30,8 +30,9 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
     """
     if console is None and not sys.stdout.isatty():
         return _write_plain(pieces)
-    from rich.console import Console
-    from rich.live import Live
+    with interrupts_wait():
+        from rich.console import Console
+        from rich.live import Live
 
     console = console or Console()
     text, num_printed, drawn = "", 0, 0.0

@@ -31,6 +31,7 @@ HEAVY = (
 )
 EXPECTED = (
     "graphmill/__init__.py",
+    "graphmill/__main__.py",
     "graphmill/py.typed",
     "graphmill/engine/pipeline.py",
     "graphmill/engine/prompts/graphrag.zh.toml",
@@ -63,6 +64,27 @@ def test_importing_loads_nothing_heavy(tmp_path: Path, code: str) -> None:
     assert set(HEAVY) & set(loaded) == set()
 
 
+def test_an_interrupt_while_the_package_loads_what_it_needs_comes_at_the_end_and_it_works_after_it(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import signal, sys, graphmill\n"
+        "class AtImport:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy.dtypes':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, AtImport())\n"
+        "try:\n"
+        "    graphmill.open\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "print(graphmill.open.__name__)"
+    )
+    assert python(code, tmp_path, ROOT).split() == ["interrupted", "open_index"]
+
+
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys, atexit; atexit.register(lambda: print('MODULES', *sys.modules)); "
     code += "sys.argv = ['graphmill', '--help']; from graphmill.jobs.cli import main; main()"
@@ -70,6 +92,17 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     help_text, _, modules = shown.partition("MODULES")
     assert {"index", "query", "inspect", "parse", "doctor"} <= set(help_text.split())
     assert set(HEAVY) & set(modules.split()) == set()
+
+
+def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "graphmill"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    told = subprocess.run(
+        [*command, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("graphmill ")
+    wrong = subprocess.run([*command, "frobnicate"], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert wrong.returncode == 2
 
 
 def test_the_wheel_holds_the_whole_package_and_works_from_another_folder(tmp_path: Path) -> None:

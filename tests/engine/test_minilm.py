@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,52 @@ def test_embedding_leaves_torch_as_it_was_and_brings_in_no_hub_and_no_noise() ->
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("(1, 384)\n", "")
+
+
+INTERRUPT = """
+import signal, sys
+class AtImport:
+    # Hits Ctrl-C where a module is about to be imported, in the middle of the import of another.
+    def __init__(self, name):
+        self.name = name
+        sys.meta_path.insert(0, self)
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
+def test_an_interrupt_while_torch_is_imported_comes_when_it_is_there_and_the_embedder_works_after_it() -> None:
+    program = (
+        f"{INTERRUPT}\n"
+        "from graphmill.engine.minilm import MiniLM\n"
+        "embedder = MiniLM(device='cpu', num_threads=2)\n"
+        "AtImport('torch.nn')\n"
+        "try:\n"
+        "    embedder.embed(['a'])\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+        "print(embedder.embed(['a']).shape, embedder._threads is not None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n(1, 384) True\n", "")
+
+
+def test_threads_that_come_first_together_share_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder, real, all_there = MiniLM(device="cpu", num_threads=2), bert.Bert, threading.Barrier(3)
+    made: list[bert.Bert] = []
+    monkeypatch.setattr(bert, "Bert", lambda *arguments: made.append(real(*arguments)) or made[-1])
+
+    def embed() -> np.ndarray[Any, Any]:
+        all_there.wait()
+        return embedder.embed(["a b c"])
+
+    with ThreadPoolExecutor(3) as threads:
+        found = [threads.submit(embed) for _ in range(3)]
+    assert len({future.result().tobytes() for future in found}) == 1
+    assert len(made) == 1
 
 
 def copy_of_minilm(folder: Path) -> Path:

@@ -102,7 +102,7 @@ def test_two_questions_with_one_id_are_refused_even_where_one_is_a_line_number(p
 
 
 def test_a_file_that_is_missing_empty_or_binary_is_refused_as_bad_usage(path: Path, tmp_path: Path) -> None:
-    for content, words in ((b"\n\n", "holds no question"), (b"PK\x03\x04\0\0\0", "is no JSONL file")):
+    for content, words in ((b"\n\n", "holds no question"), (b"\0\1\2", r"it is no JSONL file \(NUL bytes\)")):
         path.write_bytes(content)
         with pytest.raises(QuestionFileError, match=words) as raised:
             read_questions(path)

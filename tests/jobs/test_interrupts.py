@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from graphmill.engine.run_folder import interrupts_wait
+from graphmill.engine.interrupts import interrupts_wait
 from graphmill.jobs import write_markdown as module
 from graphmill.jobs.interrupts import without_echo
 from graphmill.jobs.write_markdown import write_markdown

@@ -125,6 +125,18 @@ def test_where_there_is_no_index_the_answers_are_left_as_they_are(kb: Path, ques
     assert "is no regular file" in done.stderr
 
 
+@pytest.mark.parametrize("end", ["", ".partial"])
+def test_the_answers_do_not_go_into_the_file_of_the_questions(
+    kb: Path, questions: Path, tmp_path: Path, end: str
+) -> None:
+    file = questions.rename(tmp_path / f"both.jsonl{end}")
+    before = file.read_bytes()
+    done = run("query", kb, "--questions", file, "--out", tmp_path / "both.jsonl")
+    assert done.returncode == 2
+    assert f"{file} is the file of the questions" in done.stderr
+    assert file.read_bytes() == before
+
+
 def test_an_answer_that_was_kept_says_so(kb: Path, tmp_path: Path) -> None:
     def script(path: str, body: Any) -> Answer:
         if path.endswith("/models"):
@@ -184,6 +196,43 @@ def test_equal_questions_have_a_line_each_and_are_put_to_the_model_once(kb: Path
     assert {row["answer"].split("\n")[0] for row in found.values()} == {"So [1]."}
     assert len(out.read_text().splitlines()) == 6
     assert len(asked) == 2
+
+
+def test_a_line_sets_what_its_own_question_is_asked_with(kb: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "questions.jsonl", tmp_path / "out.jsonl"
+    row = {"question": "Who met Ada Thornbury?", "mode": "naive"}
+    rows = [{}, {"top_k": 1}, {"chunk_top_k": 2, "top_k": 7}, {"only_need_prompt": True, "user_prompt": "In verse."}]
+    file.write_text("".join(json.dumps(row | {"param": own | {"only_need_context": True}}) + "\n" for own in rows))
+    options = ("--questions", file, "--out", out, "--top-k", "3")
+    assert run("query", kb, *options).returncode == 0
+    found = {line["id"]: line for line in lines(out.read_text())}
+    assert [len(found[key]["data"]["chunks"]) for key in "1234"] == [3, 1, 2, 3]
+    assert "In verse." in found["4"]["prompt"][-1]["content"]
+    assert [("prompt" in found[key], found[key]["asked"]["top_k"]) for key in "14"] == [(False, 3), (True, 3)]
+    assert found["2"]["param"] == {"chunk_top_k": 1, "top_k": 1, "only_need_context": True}
+
+    file.write_text(file.read_text().replace('"top_k": 1,', '"top_k": 2,'))
+    assert json.loads(run("query", kb, *options, "--json").stdout)["asked"] == 1
+    changed = {line["id"]: line for line in lines(out.read_text())}
+    assert len(changed["2"]["data"]["chunks"]) == 2
+    assert json.loads(run("query", kb, *options, "--json").stdout)["asked"] == 0
+
+
+def test_fields_that_nothing_reads_are_told_once_and_what_may_be_misspelt_first(kb: Path, tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    rows = [
+        {"expected": "Elias", "facts": ["Elias"]},
+        {"expected": "Elias\x1b[2J", "mod": "naive", "TopK": 3, "param": {"level": 1}},
+    ]
+    file.write_text("".join(json.dumps({"question": "Who met Ada?", **row}) + "\n" for row in rows))
+    done = run("query", kb, "--questions", file, "--json")
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"{file} has fields that are not used: mod (1 line; is mode meant?), TopK (1 line; is "
+        '"param": {"top_k": …} meant?), expected (2 lines)\n'
+    )
+    file.write_text('{"question": "Who met Ada?", "facts": ["Elias"], "documents": [], "param": {"level": 1}}')
+    assert run("query", kb, "--questions", file, "--json").stderr == ""
 
 
 @pytest.mark.parametrize(
