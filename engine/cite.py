@@ -10,6 +10,7 @@ from itertools import groupby
 from graphmill.engine.contexts import Reference
 
 MAX_REFERENCES = 5
+MAX_LABELS = 3
 
 _CITATION = re.compile(r"([ \t]*)[\[【［](\d{1,6}(?:\s*[,，、;；\-–—]\s*\d{1,6})*)[\]】］]")
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.S)
@@ -72,11 +73,17 @@ def _kept(text: str, numbers: Collection[int], limit: int) -> tuple[str, list[in
 
 
 def render_references(references: Sequence[Reference], language: str) -> str:
-    """The References section: one line a number, "[KG]" for the graph and "[DC]" for a document."""
+    """The References section: one line a number, "[KG]" for the graph and "[DC]" for a document.
+
+    A text that stands in many places has the first MAX_LABELS of them named, and the others counted.
+    """
     lines = []
     for number, group in groupby(references, key=lambda reference: reference.number):
         places = list(group)
-        labels = ", ".join(dict.fromkeys(place.label for place in places))
-        lines.append(f"- [{number}] {'[DC]' if places[0].kind == 'chunk' else '[KG]'} {labels}")
+        labels = list(dict.fromkeys(place.label for place in places))
+        named, num_others = ", ".join(labels[:MAX_LABELS]), len(labels) - MAX_LABELS
+        if num_others > 0:
+            named += f" 和另外 {num_others} 处" if language == "zh" else f" and {num_others} more"
+        lines.append(f"- [{number}] {'[DC]' if places[0].kind == 'chunk' else '[KG]'} {named}")
     heading = "参考资料" if language == "zh" else "References"
     return f"\n\n### {heading}\n\n" + "\n".join(lines) if lines else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import graphmill
-from graphmill.engine.cite import cite
+from graphmill.engine.cite import cite, render_references
 from graphmill.engine.contexts import Reference
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Request
@@ -134,3 +134,14 @@ def test_brackets_in_code_are_no_citations() -> None:
     kept, cited = cite(text, references)
     assert kept == "Use `a = [1, 2]` [1].\n```\nb[0] = [1]\n```\nSee."
     assert cited == references
+
+
+@pytest.mark.parametrize(
+    ("language", "others"),
+    [("en", "d0.txt, d1.txt, d2.txt and 57 more"), ("zh", "d0.txt, d1.txt, d2.txt 和另外 57 处")],
+)
+def test_a_reference_to_many_places_names_a_few_and_counts_the_others(language: str, others: str) -> None:
+    places = [Reference(1, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for n in range(60)]
+    assert render_references(places, language).endswith(f"- [1] [DC] {others}")
+    assert "more" not in render_references(places[:3], "en")
+    assert cite("Ada [1].", places)[1] == places
