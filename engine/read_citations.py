@@ -14,9 +14,9 @@ _WORDS = """
 reference references ref refs source sources citation citations cite passage passages referenz referenzen quelle quellen
 référence références referencia referencias fuente fuentes riferimento riferimenti fonte fonti fontes referência
 referências referentie referenties bron bronnen источник источники
-参考 参考资料 参考文献 文献 来源 引用 出处 编号 片段 参照 出典
+参考 参考资料 参考文献 文献 来源 引用 出处 编号 参考编号 引用编号 来源编号 片段 参照 出典
 """.split()
-_SUFFIXES = "id ids no nr nrs number numbers 编号".split()
+_SUFFIXES = "id ids no nr nrs number numbers".split()
 _ANDS = "and und et y e en и".split()
 _KNOWN_WORDS = (*_WORDS, *_SUFFIXES, *_ANDS, "和", "与", "及")
 
@@ -25,17 +25,18 @@ def _any_of(words: Sequence[str]) -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
-_KEY = rf"""["“'‘]?(?:{_any_of(_WORDS)})(?:[\s_]{{0,2}}(?:{_any_of(_SUFFIXES)}))?["”'’.:：#=\s]{{0,6}}"""
+_KEY = rf"""["“'‘]?(?:{_any_of(_WORDS)})(?:[\s_]{{1,2}}(?:{_any_of(_SUFFIXES)}))?["”'’.:：#=\s]{{0,6}}"""
 _NUMBER = r"\d{1,6}(?:\s{0,2}[-–—]\s{0,2}\d{1,6})?(?!\d)"
 _AND = rf"(?:{_any_of(_ANDS)})\s{{1,8}}"
 _COMMA = rf"(?:\s{{1,8}}{_AND}|\s{{0,8}}(?:[,，、;；&]|和|与|及)\s{{0,8}}(?:{_AND})?)"
-_LIST = rf"\s{{0,2}}\^?(?:{_KEY})?{_NUMBER}(?:{_COMMA}\^?(?:{_KEY})?{_NUMBER})*\s{{0,8}}"
+_NUMBERS = rf"{_NUMBER}(?:{_COMMA}\^?(?:{_KEY})?{_NUMBER})*\s{{0,8}}"
+_LIST = rf"\s{{0,2}}\^?(?:{_KEY})?{_NUMBERS}"
 _MAX_MARK = 80
 _MARK = rf"(?::\d{{1,4}})?†[^\[\]【】［］()（）\n]{{0,{_MAX_MARK}}}"
 _CITATION = re.compile(
     # Spaces are taken from the first of them on, or a long run of them would be looked at from each.
     r"(?P<space>(?:(?<![ \t])[ \t]+)?)(?:"
-    rf"\[\[(?P<double>{_LIST})\]\]|[\[【［](?P<list>{_LIST})(?P<mark>{_MARK})?[\]】］]|[(（](?P<round>{_KEY}{_LIST})[)）])",
+    rf"\[\[(?P<double>{_LIST})\]\]|[\[【［](?P<list>{_LIST})(?P<mark>{_MARK})?[\]】］]|[(（](?P<round>{_KEY}{_NUMBERS})[)）])",
     re.IGNORECASE,
 )
 _RANGES = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
@@ -47,7 +48,7 @@ _LOOKS_BACK = 24
 
 _OPENERS, _CLOSERS = "[【［(（", "]】］)）"
 _OPEN_LIST = re.compile(r"""[\w\s,，、;；\-–—&.:：#="“”'‘’^]*\Z""")
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"[和与及]|[^\W\d_和与及]+")
 
 
 class Citation(NamedTuple):

@@ -21,7 +21,7 @@ REFERENCES = [Reference(n, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for
         "See [9](http://a.b) and [the page](http://c.d).",
         "[9]: http://a.b",
         "Code `a[1]` and\n```\n[2]\n```",
-        "- [ ] one\n- [x] two [^note] [a] [references are few] (reference 99) (1) [8 days]",
+        "- [ ] one\n- [x] two [^note] [a] [references are few] (referencereference 3) (reference 99) (1) [8 days]",
     ],
 )
 def test_brackets_that_are_the_texts_own_are_left_as_they_are(text: str) -> None:
@@ -40,7 +40,7 @@ def test_brackets_that_are_the_texts_own_are_left_as_they_are(text: str) -> None
         ("Ada [1 und 2] [3, et 4].", "Ada [1][2] [3][4]."),
         ("Ada【1†source】 and 【2†L3-L5】, not 【4:2†source】.", "Ada[1] and [2], not."),
         ("Ada [^1] [^2, ^3] [^9].", "Ada [1] [2][3]."),
-        ("Ada ［1］ [１] [1、2] [参考 3] [来源：4]。", "Ada [1] [1] [1][2] [3] [4]。"),
+        ("Ada ［1］ [１] [1、2] [参考编号 3] [来源：4]。", "Ada [1] [1] [1][2] [3] [4]。"),
         ("由她建立[1]。1888年[2]", "由她建立[1]。1888年[2]"),
         ("Founded in 1888[1][2], by the Trust[3] and Zoë's[99].", "Founded in 1888[1][2], by the Trust[3] and Zoë's."),
         ("Ada (reference 3)，见（参考3）。", "Ada [3]，见[3]。"),

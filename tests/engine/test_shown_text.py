@@ -22,7 +22,7 @@ TRICKY = [
     "结束。", "* ", "\u2028", "[0, 1]", "[2018]", "[[", "]]", "x", "_", "(", ")", "(http", "[^1]", "[^", ": note", ":",
     "：", "reference 3", "[ref", " 9", "(reference", "参考", "†source】", "【1", " and ", " in ", "=", "$",
     "## Sources\n", "Sour", "Sources: ", "References: [1]", ", ", "a.md", "- **b.md**\n", "1. c.md\n", "---\n",
-    "### 引用\n", " (2)", "**", "#", "Quellen", "[KG] Ada\n",
+    "### 引用\n", " (2)", "参考编号", "和", " id", "**", "#", "Quellen", "[KG] Ada\n",
 ]  # fmt: skip
 
 
