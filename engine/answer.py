@@ -104,6 +104,7 @@ class Answer:
         for f in fields(self):
             if f.name not in ("question", "timings", "warnings", "_pieces"):
                 setattr(self, f.name, getattr(other, f.name))
+        self.warnings += other.warnings
 
     def document(self, names: Collection[str] | None = None) -> dict[str, Any]:
         """The fields of these names, or all, as JSON holds them."""

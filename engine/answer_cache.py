@@ -40,7 +40,7 @@ _UNSHAPING = ("only_need_context", "only_need_prompt", "stream", "conversation_h
 """Parameters that do not shape the answer; of the conversation, what of it is shown does."""
 _PROMPTS = ("answer", "cache", "keywords")
 """Prompt files by which a question is answered."""
-_KEPT = ("mode", "answer", "references", "context", "data", "keywords", "follow_ups")
+_KEPT = ("mode", "answer", "references", "context", "data", "keywords", "follow_ups", "warnings")
 
 
 class CacheError(Exception):

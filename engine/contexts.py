@@ -61,6 +61,14 @@ class Shown(NamedTuple):
     numbers: list[int]
 
 
+class Section(NamedTuple):
+    """Rows of a table that are to be shown, the first of them first, and the most tokens for them."""
+
+    table: str
+    rows: Rows
+    budget: int
+
+
 @dataclass(eq=False)
 class Context:
     """The rows that a question brought up, as the model gets them.
@@ -77,8 +85,6 @@ class Context:
     """What was searched for, in the keyword modes."""
     follow_ups: list[str] = field(default_factory=list)
     """Questions that were drawn from the reports, in drift."""
-    kept: int = 0
-    """Tokens of the room that only passages may fill."""
     unfit: dict[str, int] = field(default_factory=dict)
     """Tables of which rows were found and none fitted, and the tokens that there were for them."""
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -130,20 +136,11 @@ class Context:
         found = [reference for shown in self.shown for reference in _references(self._lines, *shown)]
         return found if self.citable is None else [one for one in found if one.number in self.citable]
 
-    def keep_for_passages(self, budget: int) -> None:
-        """Keeps their budget of the room for passages, or half of the room, if that is less."""
-        self.kept = min(budget, max(self.room, 0) // 2)
-
-    def add(self, index: Index, table: str, rows: Rows, budget: int = UNLIMITED, to_come: Sequence[int] = ()) -> int:
-        """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these.
-
-        to_come  budgets of the sections that follow, beside the passages. Where there is no room for all, this one
-                 leaves each of them as much as it takes itself
-        """
+    def add(self, index: Index, table: str, rows: Rows, budget: int = UNLIMITED) -> int:
+        """Shows as many of the rows, from the first on, as fit the budget and the room; returns the tokens of these."""
         self._lines = index.lines
         heading = 0 if any(shown.table == table for shown in self.shown) else HEADING_TOKENS
-        room = self.room - heading - (self.kept if table != "chunks" else 0)
-        limit = min(budget, max(room - sum(to_come), room // (len(to_come) + 1)))
+        limit = min(budget, self.room - heading)
         kept, used = index.lines.fitting(table, rows, limit)
         if not len(kept):
             self.unfit.update({table: limit} if len(rows) else {})
@@ -154,14 +151,37 @@ class Context:
         self.shown.append(Shown(table, kept, numbers))
         return used
 
+    def add_before(self, index: Index, sections: Sequence[Section], passages: Section) -> None:
+        """Adds sections, and leaves room for the passages that are to be added after them.
+
+        Where there is no room for all that the budgets allow, passages are left what they need, up to half of it or
+        one of them, and the sections have equal parts of the rest; what one does not need is the others'.
+        """
+        budgets, num_left = [section.budget for section in sections], len(sections)
+        room = max(self.room - HEADING_TOKENS * (num_left + 1), 0)
+        if sum(budgets) + min(passages.budget, room // 2) > room:
+            fitting = index.lines.fitting
+            room -= (
+                fitting("chunks", passages.rows, min(passages.budget, room // 2))[1]
+                or fitting("chunks", passages.rows[:1], min(passages.budget, room))[1]
+            )
+            needs = [fitting(table, rows, min(budget, room))[1] for table, rows, budget in sections]
+            for place in sorted(range(num_left), key=needs.__getitem__):
+                budgets[place] = min(budgets[place], room // num_left)
+                room -= min(needs[place], budgets[place])
+                num_left -= 1
+        for (table, rows, _), budget in zip(sections, budgets, strict=True):
+            self.add(index, table, rows, budget)
+
     def include(self, other: Context) -> None:
-        """Takes in the rows of a context that shares the numbers, those that are not here yet."""
+        """Takes in the rows of a context that shares the numbers, those that are not here yet, and what was unfit."""
         known = self.shown_numbers()
         self._lines = self._lines or other._lines
         for table, rows, numbers in other.shown:
             new = [place for place, number in enumerate(numbers) if number not in known]
             if new:
                 self.shown.append(Shown(table, rows[new], [numbers[place] for place in new]))
+        self.unfit.update(other.unfit)
 
 
 def _references(lines: ContextLines, table: str, rows: Rows, numbers: list[int]) -> Iterator[Reference]:

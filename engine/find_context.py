@@ -48,14 +48,14 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
     if passages is not None:
         with answer.timed("rerank" if search.reranker is not None else "retrieve"):
             yield from show_passages(search, context, passages)
-    # A table that is not to be shown, with a limit of 0, is missed only where there is nothing else.
-    limits = ", ".join(f"{table} {max(n, 0)}" for table, n in context.unfit.items() if n > 0 or context.is_empty)
-    if limits:
-        search.warnings.append(f"something was found, but none of it fits the tokens there are for it: {limits}")
     if is_mapped and generator is not None:
         answer.context = yield from _points(search, context, generator, answer, room)
     else:
         answer.context = context.render()
+    # A table that is not to be shown, with a limit of 0, is missed only where there is nothing else.
+    limits = ", ".join(f"{table} {max(n, 0)}" for table, n in context.unfit.items() if n > 0 or context.is_empty)
+    if limits:
+        search.warn_of_limit(f"something was found, but none of it fits the tokens there are for it: {limits}")
     answer.data, answer.follow_ups = context.tables, context.follow_ups
     answer.keywords = {level: list(words) for level, words in vars(context.keywords).items()}
     return context
@@ -103,4 +103,4 @@ def _hold_history(search: Search) -> None:
         search.question = replace(question, history=last_turns(question.history, search.index, room // 2))
         if len(search.question.history) < len(question.history):
             left_out = len(question.history) - len(search.question.history)
-            search.warnings.append(f"the oldest {left_out} messages of the conversation have no room in the prompt")
+            search.warn_of_limit(f"the oldest {left_out} messages of the conversation have no room in the prompt")

@@ -31,7 +31,7 @@ def global_points(search: Search, context: Context, generator: Generator) -> Dia
         numbers.append(group.shown_numbers())
         prompts.append(answer_messages("global_map", question.language, group.render(), question.text))
     if too_long := int(np.count_nonzero(bins < 0)):
-        search.warnings.append(f"{too_long} reports are longer than the {budget} tokens of a group, and left out")
+        search.warn_of_limit(f"{too_long} reports are longer than the {budget} tokens of a group, and left out")
     options = param.global_special_community_map_llm_kwargs
     parts = yield from ask_for_points(prompts, generator, POINTS_SCHEMA, options, search.warnings, "groups of reports")
     return [point for part in parts for point in held_to(part.points, numbers[part.number])]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from graphmill.engine.contexts import UNLIMITED, Context
+from graphmill.engine.contexts import UNLIMITED, Context, Section
 from graphmill.engine.graph_rows import (
     by_rank,
     chunks_of,
@@ -42,18 +41,10 @@ FEW_REPORTS, FEW_NEAREST = 4096, 256
 part and of its whole, or lie too deep."""
 
 
-class Passages(NamedTuple):
-    """Chunks that a mode has found, which the context ends with once a reranker, if there is one, has put them in
-    order: the best ``chunk_top_k`` of them, as many as fit ``budget`` tokens."""
-
-    chunks: Rows
-    budget: int
-
-
-def naive(search: Search, context: Context) -> Passages:
+def naive(search: Search, context: Context) -> Section:
     """The chunks that are nearest to the question."""
     chunks = search.chunks(search.question.search_text, search.num_chunks())
-    return Passages(chunks, search.param.naive_max_token_for_text_unit)
+    return Section("chunks", chunks, search.param.naive_max_token_for_text_unit)
 
 
 def local(search: Search, context: Context) -> None:
@@ -63,23 +54,27 @@ def local(search: Search, context: Context) -> None:
 
 def add_local(index: Index, param: QueryParam, entities: Rows, context: Context) -> None:
     """Entities with the reports of their communities, their relationships, claims and chunks."""
-    add_graph(index, param, reports_of(index, entities, param), entities, context)
-    chunks = chunks_of(index, entities, param.local_max_token_for_text_unit)
-    context.add(index, "chunks", chunks, param.local_max_token_for_text_unit)
+    tokens = param.local_max_token_for_text_unit
+    passages = Section("chunks", chunks_of(index, entities, tokens), tokens)
+    add_graph(index, param, reports_of(index, entities, param), entities, context, passages)
+    context.add(index, *passages)
 
 
-def add_graph(index: Index, param: QueryParam, reports: Rows, entities: Rows, context: Context) -> None:
-    """The local context but for its chunks, which room is kept for."""
+def add_graph(
+    index: Index, param: QueryParam, reports: Rows, entities: Rows, context: Context, passages: Section
+) -> None:
+    """The local context but for its passages, which are to follow."""
+    sections = [
+        Section("reports", reports, param.local_max_token_for_community_report),
+        Section("entities", entities, param.max_entity_tokens),
+    ]
     budget = param.local_max_token_for_local_context
-    context.keep_for_passages(param.local_max_token_for_text_unit)
-    to_come = (param.max_entity_tokens, budget)
-    context.add(index, "reports", reports, param.local_max_token_for_community_report, to_come)
-    context.add(index, "entities", entities, param.max_entity_tokens, (budget,))
     claims = claims_of(index, entities)
     if len(claims):
-        share = budget // CLAIMS_SHARE
-        budget -= context.add(index, "claims", claims, share, (budget - share,))
-    context.add(index, "relationships", relationships_of(index, entities), budget)
+        sections.append(Section("claims", claims, budget // CLAIMS_SHARE))
+        budget -= index.lines.fitting(*sections[-1])[1]
+    sections.append(Section("relationships", relationships_of(index, entities), budget))
+    context.add_before(index, sections, passages)
 
 
 def global_(search: Search, context: Context) -> None:
@@ -118,7 +113,7 @@ def _want_reports(search: Search) -> Want:
     return Want(question) if few else Want(question, "reports", FEW_NEAREST)
 
 
-def by_keywords(search: Search, context: Context) -> Passages:
+def by_keywords(search: Search, context: Context) -> Section:
     """What the low-level keywords find among the entities and the high-level ones among the relationships.
 
     Both in turn in hybrid, and in mix with the chunks that are nearest to the question.
@@ -137,15 +132,17 @@ def by_keywords(search: Search, context: Context) -> Passages:
         entities.append(ends_of(index, related))
         edges.append(related)
     found, related = in_turn(*entities), in_turn(*edges)
-    limit = UNLIMITED if param.max_token_for_text_unit is None else param.max_token_for_text_unit
-    context.keep_for_passages(limit)
-    context.add(index, "entities", found, param.entity_tokens, (param.relation_tokens,))
-    context.add(index, "relationships", related, param.relation_tokens)
     chunks = chunks_round(search, found, search.num_chunks(), UNLIMITED)
     if mode == "mix":
         nearest = search.chunks(search.question.search_text, _num_nearest(search))
         chunks = in_turn(nearest[: search.num_chunks()], chunks)
-    return Passages(chunks, limit)
+    limit = UNLIMITED if param.max_token_for_text_unit is None else param.max_token_for_text_unit
+    sections = [
+        Section("entities", found, param.entity_tokens),
+        Section("relationships", related, param.relation_tokens),
+    ]
+    context.add_before(index, sections, Section("chunks", chunks[: param.chunk_top_k], limit))
+    return Section("chunks", chunks, limit)
 
 
 def chunks_round(search: Search, entities: Rows, k: int, tokens: int) -> Rows:
@@ -190,7 +187,7 @@ def relationships_near(search: Search, text: str) -> Rows:
         )
         if param.mode == "keywords-global":
             raise IndexFolderError(told)
-        search.warnings.append(told)
+        search.warn_of_limit(told)
     want = _want_relationships(index, text, param)
     found, scores = search.nearest(want)
     if want.table == "relationships":
@@ -221,10 +218,11 @@ def drift_without_model(search: Search, context: Context) -> None:
     found = [search.entities(text) for text in (question, *context.follow_ups)]
     entities = first_of_each(np.concatenate([found[0], in_turn(*found[1:])]))[: WIDER * param.top_k]
     around = first_of_each(np.concatenate([reports, reports_of(index, entities, param)]))
-    add_graph(index, param, around, entities, context)
     tokens = param.local_max_token_for_text_unit
     nearest = chunks_round(search, entities, param.chunk_top_k, tokens)
-    context.add(index, "chunks", in_turn(nearest, chunks_of(index, found[0], tokens)), tokens)
+    passages = Section("chunks", in_turn(nearest, chunks_of(index, found[0], tokens)), tokens)
+    add_graph(index, param, around, entities, context, passages)
+    context.add(index, *passages)
 
 
 def wanted(search: Search) -> list[Want]:
@@ -277,12 +275,12 @@ def _keep_titles(search: Search, wants: Sequence[Want]) -> None:
     known.update({(want, search.param.lexical): search.found.rows[want] for want in wants if want in search.found.rows})
 
 
-MODES: Mapping[str, Callable[[Search, Context], Passages | None]] = {
+MODES: Mapping[str, Callable[[Search, Context], Section | None]] = {
     "naive": naive,
     "local": local,
     "global": global_,
     "drift": drift_without_model,
     **dict.fromkeys(KEYWORD_MODES, by_keywords),
 }
-"""What fills the context of each mode, but for passages that it leaves to be put in order (show_passages.py); with a
-model drift is made of several (drift.py)."""
+"""What fills the context of each mode, but for the passages that it returns, which a reranker may put in order before
+they are shown (show_passages.py); with a model drift is made of several (drift.py)."""

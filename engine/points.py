@@ -18,7 +18,7 @@ from graphmill.engine.strip_thoughts import strip_thoughts
 from graphmill.kernels.pack import pack
 
 MAX_ANSWER_TOKENS = 2048
-_SCORE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:\s*/\s*(\d{1,9}))?")
+_SCORE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:\s*(?:/|out of)\s*(\d{1,9}))?")
 _ASKED = itertools.count(1)
 Point = dict[str, Any]
 
@@ -114,7 +114,7 @@ def _part(number: int, reply: Reply) -> Part:
         given = [found.value for found in find_objects(strip_thoughts(reply.text, '"')[0]) if _text(found.value)]
     elif isinstance(given, dict):
         given = [given]
-    if not isinstance(given, list) or not (given or "points" in value):
+    if not isinstance(given, list) or not (given or "points" in value or reply.text.strip() == "[]"):
         return Part(number, value, [], error=f"the reply holds no list of points but {reply.text[:80]!r}")
     points = _points(given)
     if given and not points:

@@ -121,7 +121,7 @@ def answering(
     else:
         text, is_whole = yield from _written(answer, context, generator)
     answer.answer = text + render_references(answer.references, search.question.language)
-    if place is not None and is_whole and not answer.warnings:
+    if place is not None and is_whole and len(answer.warnings) == search.num_limits:
         place.keep(answer, answer.warnings)
     return answer
 

@@ -62,7 +62,8 @@ def _own(given: Any) -> dict[str, Any]:
     for name in given:
         if name not in SETTABLE:
             near = _near(name, SETTABLE)
-            raise ValueError(f'"param" can\'t set {shown_value(name)}' + (f"; is {near} meant?" if near else ""))
+            why = "; it stands beside it" if name == "mode" else f"; is {near} meant?" if near else ""
+            raise ValueError(f'"param" can\'t set {shown_value(name)}{why}')
     own = {name: value for name, value in given.items() if value is not None}
     return {"chunk_top_k": own["top_k"], **own} if "top_k" in own else own
 

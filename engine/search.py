@@ -31,10 +31,17 @@ class Search:
     generator: Generator | None = None
     reranker: Reranker | None = None
     warnings: list[str] = field(default_factory=list)
+    num_limits: int = 0
+    """How many of the warnings are of limits."""
     keywords: Keywords = field(default_factory=Keywords)
     """What the keyword modes search for."""
     found: Found = field(default_factory=Found)
     """What was looked up for it before the mode asks, with other questions' where many are asked together."""
+
+    def warn_of_limit(self, warning: str) -> None:
+        """Warns of what the index or the parameters leave out: that would be so again, so an answer can be kept."""
+        self.warnings.append(warning)
+        self.num_limits += 1
 
     def look_up(self, wants: Sequence[Want]) -> None:
         """Finds what was not looked up before, with one call to the embedder."""

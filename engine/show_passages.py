@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphmill.engine.contexts import Context
+from graphmill.engine.contexts import Context, Section
 from graphmill.engine.dialogue import Dialogue, Rank
-from graphmill.engine.modes import Passages
 from graphmill.engine.search import Search
 
 
-def show_passages(search: Search, context: Context, passages: Passages) -> Dialogue[None]:
+def show_passages(search: Search, context: Context, passages: Section) -> Dialogue[None]:
     """Adds the best ``chunk_top_k`` of the passages, as the reranker puts them, or else in their order."""
-    index, chunks = search.index, passages.chunks[: search.num_chunks()]
+    index, chunks = search.index, passages.rows[: search.num_chunks()]
     if search.reranker is not None and len(chunks):
         texts = index.lines.strings("chunks", ("text",), chunks)[0]
         yield (rank := Rank(search.reranker, search.question.search_text, texts))

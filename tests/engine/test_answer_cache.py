@@ -168,6 +168,14 @@ class Broken:
         raise ValueError("no scores")
 
 
+def test_an_answer_that_limits_left_something_out_of_is_kept_with_the_warning_of_it(kb: Path) -> None:
+    ask = Asking(kb, EXACT)
+    first, second = ask(mode="local", max_entity_tokens=3), ask(mode="local", max_entity_tokens=3)
+    assert (first.cached, second.cached) == ("", QUESTION)
+    assert "none of it fits the tokens there are for it: entities 3" in first.warnings[0]
+    assert second.warnings == first.warnings
+
+
 def test_those_that_were_not_given_for_longest_make_way(kb: Path) -> None:
     ask = Asking(kb, CacheConfig("semantic", min_similarity=1.0, max_answers=3))
     for number in range(3):

@@ -251,6 +251,31 @@ def test_a_reranker_chooses_among_more_chunks_than_are_wanted(path: Path, mode: 
     assert [row["text"] for row in rows] == best
 
 
+def test_a_short_room_is_left_to_those_who_need_it(path: Path) -> None:
+    def tokens_of(texts: Sequence[str]) -> int:
+        return int(WordTokenizer().count(texts).sum())
+
+    with opened(path) as kb:
+        whole = kb.query("Who taught Ada?", param("mix", chunk_top_k=1))
+        context, prompt = tokens_of([whole.context]), tokens_of([message["content"] for message in whole.prompt])
+        few = kb.query("Who taught Ada?", param("mix", chunk_top_k=1, max_total_tokens=prompt - 60))
+        one = kb.query("Who taught Ada?", param("mix", max_total_tokens=prompt - context + 120))
+    # One passage needs little of it: half of the room, were that kept, would stand empty.
+    assert len(few.data["chunks"]) == 1
+    assert tokens_of([few.context]) > 0.7 * context
+    # Half of the room is less than a passage takes: one is shown all the same.
+    assert len(one.data["chunks"]) == 1
+
+
+def test_drift_tells_what_had_no_room_in_its_prompts(path: Path) -> None:
+    def answer(request: Request) -> str:
+        return '{"points": [{"description": "p [1]", "score": 9}], "follow_ups": ["Who is Bea?"]}'
+
+    with opened(path, answer) as kb:
+        found = kb.query("Who teaches?", param("drift", local_max_token_for_text_unit=5))
+    assert found.warnings == ["something was found, but none of it fits the tokens there are for it: chunks 5"]
+
+
 def test_a_reranker_reads_a_question_with_the_one_before_it(path: Path) -> None:
     asked: list[str] = []
     history = [{"role": "user", "content": "Who is Ida?"}, {"role": "assistant", "content": "A weaver."}]
@@ -368,6 +393,7 @@ def test_drift_answers_from_the_reports_where_no_follow_up_question_is_answered(
     ("reply", "scores"),
     [
         ('{"points": [{"description": "a", "score": "90%"}, {"description": "b", "score": "8/10"}]}', [90, 80]),
+        ('{"points": [{"description": "a", "score": "8 out of 10"}]}', [80]),
         ('{"points": [{"description": "a", "score": "~90 points"}, {"description": "b", "score": 70.6}]}', [90, 71]),
         ('{"points": [{"description": "a", "score": 0.9}, {"description": "b", "score": 1}]}', [100, 90]),
         ('{"points": [{"description": "a", "score": 1}, {"description": "b", "score": 90}]}', [90, 1]),
@@ -375,6 +401,7 @@ def test_drift_answers_from_the_reports_where_no_follow_up_question_is_answered(
         ('[{"description": "a", "score": 50}, {"description": "b", "score": 60}]', [60, 50]),
         ('{"points": {"description": "a", "score": 50}}', [50]),
         ('{"points": []}', []),
+        ("[]", []),
     ],
 )
 def test_scores_are_read_as_models_write_them(path: Path, reply: str, scores: list[int]) -> None:

@@ -59,7 +59,7 @@ def test_null_is_what_is_set_for_all_and_a_line_s_own_fields_set_nothing(tmp_pat
             {"conversation_history": [{"role": "tool", "content": "x"}]},
             "conversation_history must be a list of messages",
         ),
-        ({"mode": "naive"}, '"param" can\'t set "mode"'),
+        ({"mode": "naive"}, '"param" can\'t set "mode"; it stands beside it'),
         ({"stream": True}, '"param" can\'t set "stream"'),
         ({"hl_keyword": ["x"]}, '"param" can\'t set "hl_keyword"; is hl_keywords meant?'),
         (["top_k"], '"param" must be an object, got ["top_k"]'),
