@@ -211,6 +211,10 @@ class OpenIndex:
         self._shared = None if generator is None else SharedGenerator(generator)
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        model = "no model" if self.generator is None else self.generator.model
+        return f"<{'closed ' if self._is_closed else ''}index {self.index.folder.root}, {model}>"
+
     def query(self, question: str, param: QueryParam | None = None) -> Answer:
         """Answers a question; see QueryParam for what can be set."""
         if not isinstance(question, str) or not isinstance(param, QueryParam | None):

@@ -54,6 +54,8 @@ def find_context(search: Search, answer: Answer) -> Dialogue[Context]:
         answer.context = context.render()
     # A table that is not to be shown, with a limit of 0, is missed only where there is nothing else.
     limits = ", ".join(f"{table} {max(n, 0)}" for table, n in context.unfit.items() if n > 0 or context.is_empty)
+    if context.is_empty and not search.index.entities.num_rows and param.mode != "naive":
+        search.warn_of_limit("the index has no entities, which this mode starts from; mode naive searches its chunks")
     if limits:
         search.warn_of_limit(f"something was found, but none of it fits the tokens there are for it: {limits}")
     answer.data, answer.follow_ups = context.tables, context.follow_ups

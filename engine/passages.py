@@ -19,6 +19,8 @@ MIN_SHARE = 0.25
 
 _SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[.。！？!?]+[\"'”’)）」]*(?=\s|$)|[。！？!?]+[”’）」]*|\n|$)", re.S)
 _WORD = re.compile(r"[^\W_]+")
+_MARKS = re.compile(r"[*`]+(?=\S)|(?<=\S)[*`]+")
+"""Of emphasis and code, which a quote may hold the one half of."""
 _COMMON = frozenset(
     """
     a an the of in on at to for from by with and or not is are was were be been do does did has have had what which who
@@ -77,7 +79,7 @@ def _prior(rank: int) -> float:
 
 
 def _quoted(text: str, passage: Passage) -> str:
-    return " ".join(text[passage.start : passage.end].split())
+    return " ".join(_MARKS.sub("", text[passage.start : passage.end]).split())
 
 
 def term_weights(question: str, texts: Sequence[str]) -> dict[str, float]:

@@ -97,7 +97,9 @@ def answering(
     search = Search(index, Question.of(answer.question, param), param, generator, reranker, answer.warnings)
     context, place, only_found = Context(), None, param.only_need_context or param.only_need_prompt
     if param.mode == "bypass" and generator is None and not only_found:
-        raise ConfigError("mode bypass puts the question to the model alone, and no model is configured (llm.model)")
+        raise ConfigError(
+            "mode bypass puts the question to the model alone, and no model is configured (--llm, llm.model)"
+        )
     if cache is not None and generator is not None and not only_found and not search.question.is_empty:
         with answer.timed("cache"):
             place, kept = yield from find_kept(search, cache)

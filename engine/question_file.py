@@ -105,7 +105,7 @@ def _row(line: str, number: int) -> QuestionRow:
     if question is None:
         raise ValueError('has no "question"')
     if not isinstance(question, str) or is_blank(question):
-        raise ValueError(f'"question" must be a text, got {shown_value(question)}')
+        raise ValueError(f'"question" must be a text that asks something, got {shown_value(question)}')
     mode = values.pop("mode", None)
     if mode is not None and mode not in MODES:
         raise ValueError(f'"mode" must be one of {", ".join(MODES)}, got {shown_value(mode)}')

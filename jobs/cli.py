@@ -37,6 +37,12 @@ from graphmill.jobs.options import (
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_STOPPED = 0, 1, 2, 3, 130
 
+
+def _examples(*lines: str) -> str:
+    """The end of a command's help; \\b keeps click from making one paragraph of the lines."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
 app = typer.Typer(
     name="graphmill",
     help="Turn a corpus into a knowledge graph that answers questions, on your own hardware.",
@@ -48,9 +54,12 @@ app = typer.Typer(
 
 
 @app.command(
-    epilog="Examples:  graphmill index docs/ kb    graphmill index docs/ kb --llm http://localhost:8000/v1    "
-    "graphmill index docs/ kb --llm models/Qwen3-8B --llm-arg max_model_len=8192    "
-    "graphmill index tickets.jsonl kb --text-column body",
+    epilog=_examples(
+        "graphmill index docs/ kb",
+        "graphmill index docs/ kb --llm http://localhost:8000/v1",
+        "graphmill index docs/ kb --llm models/Qwen3-8B --llm-arg max_model_len=8192",
+        "graphmill index tickets.jsonl kb --text-column body",
+    ),
 )
 def index(
     corpus: Annotated[Path, typer.Argument(help="A file or a folder of txt, md, jsonl, csv, parquet.")],
@@ -95,10 +104,12 @@ def index(
 
 
 @app.command(
-    epilog='Examples:  graphmill query kb "Who founded the observatory?" --mode local    '
-    'graphmill query kb "What is this about?" --mode global --json    '
-    'graphmill query kb "How do they work together?" --mode mix --reranker http://localhost:8001/v1    '
-    "graphmill query kb --questions questions.jsonl --out answers.jsonl",
+    epilog=_examples(
+        'graphmill query kb "Who founded the observatory?" --mode local',
+        'graphmill query kb "What is this about?" --mode global --json',
+        'graphmill query kb "How do they work?" --reranker http://localhost:8001/v1',
+        "graphmill query kb --questions questions.jsonl --out answers.jsonl",
+    ),
 )
 def query(
     index: Index,
@@ -168,8 +179,10 @@ def query(
 
 
 @app.command(
-    epilog="Examples:  graphmill chat kb --llm http://localhost:8000/v1    "
-    "graphmill chat kb --mode local --conversation harbour.jsonl",
+    epilog=_examples(
+        "graphmill chat kb --llm http://localhost:8000/v1",
+        "graphmill chat kb --mode local --conversation harbour.jsonl",
+    ),
 )
 def chat(
     index: Index,
@@ -217,9 +230,11 @@ def chat(
 
 
 @app.command(
-    epilog="Examples:  graphmill evaluate kb questions.jsonl    "
-    "graphmill evaluate kb questions.jsonl --mode naive --mode mix --out results.jsonl    "
-    "graphmill evaluate kb questions.jsonl --llm http://localhost:8000/v1 --json",
+    epilog=_examples(
+        "graphmill evaluate kb q.jsonl",
+        "graphmill evaluate kb q.jsonl --mode naive --mode mix --out results.jsonl",
+        "graphmill evaluate kb q.jsonl --llm http://localhost:8000/v1 --json",
+    ),
 )
 def evaluate(
     index: Index,
@@ -261,8 +276,11 @@ def evaluate(
 
 
 @app.command(
-    epilog='Examples:  graphmill inspect kb    graphmill inspect kb --entity "Ada Lovelace"    '
-    "graphmill inspect kb --failures"
+    epilog=_examples(
+        "graphmill inspect kb",
+        'graphmill inspect kb --entity "Ada Lovelace"',
+        "graphmill inspect kb --failures",
+    )
 )
 def inspect(
     index: Index,
@@ -283,8 +301,12 @@ def inspect(
 
 
 @app.command(
-    epilog='Examples:  graphmill aliases kb    graphmill aliases kb --undo "Alice Smith"    '
-    "graphmill aliases kb --export a.csv, change a.csv, graphmill aliases kb --edit a.csv"
+    epilog=_examples(
+        "graphmill aliases kb",
+        'graphmill aliases kb --undo "Alice Smith"',
+        "graphmill aliases kb --export a.csv",
+        "graphmill aliases kb --edit a.csv",
+    )
 )
 def aliases(
     index: Index,
@@ -305,7 +327,11 @@ def aliases(
     raise typer.Exit(run(index, export, edit, undo or (), undo_all, reset, json))
 
 
-@app.command(epilog="Example:  graphmill parse --profile graphrag --json < reply.txt")
+@app.command(
+    epilog=_examples(
+        "graphmill parse --profile graphrag --json < reply.txt",
+    )
+)
 def parse(
     profile: Annotated[str, typer.Option(help="Profile whose format the reply is in.")] = "graphrag",
     finish_reason: Annotated[str | None, typer.Option(help="stop or length, where it is known.")] = None,
@@ -322,8 +348,11 @@ app.add_typer(prompts, name="prompts")
 
 
 @prompts.command(
-    epilog="Examples:  graphmill prompts show lightrag    graphmill prompts show json --language zh --text note.txt    "
-    "graphmill prompts show my.toml --json"
+    epilog=_examples(
+        "graphmill prompts show lightrag",
+        "graphmill prompts show json --language zh --text note.txt",
+        "graphmill prompts show my.toml --json",
+    )
 )
 def show(
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A packaged profile's name, or a TOML file.")],
@@ -343,7 +372,12 @@ def show(
     raise typer.Exit(run(profile, language, text, types, json))
 
 
-@prompts.command("list", epilog="Example:  graphmill prompts list --json")
+@prompts.command(
+    "list",
+    epilog=_examples(
+        "graphmill prompts list --json",
+    ),
+)
 def list_prompts(json: Json = False) -> None:
     """List the packaged profiles with their languages and entity types."""
     from graphmill.jobs.prompts import list_prompts as run
@@ -356,8 +390,10 @@ app.add_typer(bench, name="bench")
 
 
 @bench.command(
-    epilog="Examples:  graphmill bench extract models/Qwen3-8B    graphmill bench extract models/Qwen3-8B "
-    "--llm-arg quantization=fp8 --num-prompts 1000 --json",
+    epilog=_examples(
+        "graphmill bench extract models/Qwen3-8B",
+        "graphmill bench extract models/Qwen3-8B --num-prompts 1000 --json",
+    ),
 )
 def extract(
     model: Annotated[str, typer.Argument(help="A folder with the model's files.")],

@@ -11,7 +11,8 @@ import typer
 Index = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of the index.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Embedder = Annotated[
-    str | None, typer.Option(help="Embedding model: minilm (packaged), a folder, or a server's URL[#model].")
+    str | None,
+    typer.Option(help="Embedding model: minilm (packaged), a folder, vllm:FOLDER_OR_NAME, or a server's URL[#model]."),
 ]
 LLM = Annotated[
     str | None,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from graphmill.engine.interrupts import interrupts_wait
@@ -14,8 +15,7 @@ from graphmill.jobs.show import printable, show
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 REFRESH_S = 1 / 12
 """Least time between two drawings of what is not finished."""
@@ -52,14 +52,14 @@ def write_markdown(pieces: Iterable[str], console: Console | None = None) -> str
                     for end in block_ends(text[num_printed:]) if "\n" in piece else ():
                         with console:  # one write, so that nothing flickers
                             live.update("", refresh=True)
-                            console.print(_markdown(text[num_printed : num_printed + end]), "")
+                            console.print(_Block(text[num_printed : num_printed + end]), "")
                         num_printed += end
                     if time.monotonic() - drawn >= REFRESH_S:
-                        live.update(_markdown(text[num_printed:]), refresh=True)
+                        live.update(_Block(text[num_printed:]), refresh=True)
                         drawn = time.monotonic()
     finally:
         if text[num_printed:].strip():
-            console.print(_markdown(text[num_printed:]))
+            console.print(_Block(text[num_printed:]))
     return text
 
 
@@ -87,16 +87,25 @@ def _write_plain(pieces: Iterable[str]) -> str:
     return text
 
 
-def _markdown(text: str) -> Markdown:
+class _Block:
     """Markdown of which all words are shown: tags stand as they are written, and so do definitions of links.
 
-    Rich's own parser takes both for what is not to be seen.
+    Rich's own parser takes both for what is not to be seen, and it begins a list or a quote with an empty line.
     """
-    from rich.markdown import Markdown
 
-    markdown = Markdown("")
-    markdown.markup, markdown.parsed = text, _parser().parse(text)
-    return markdown
+    def __init__(self, text: str) -> None:
+        from rich.markdown import Markdown
+
+        self._markdown = Markdown("")
+        self._markdown.markup, self._markdown.parsed = text, _parser().parse(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        lines = console.render_lines(self._markdown, options, pad=False)
+        for line in dropwhile(lambda line: not any(segment.text for segment in line), lines):
+            yield from line
+            yield Segment.line()
 
 
 def _parser() -> MarkdownIt:

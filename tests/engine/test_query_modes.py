@@ -451,6 +451,17 @@ def test_bypass_puts_the_conversation_and_the_question_to_the_model_alone(path: 
     assert len(asked) == 1
 
 
+def test_an_index_without_entities_says_what_can_still_be_searched(tmp_path: Path) -> None:
+    texts = ["it is so and so it was."]
+    graphmill.index(
+        texts, tmp_path / "kb", FunctionGenerator(lambda request: "none"), HashingEmbedder(64), WordTokenizer()
+    )
+    with opened(tmp_path / "kb") as kb:
+        found = [kb.query("Who was it?", param(mode)).warnings for mode in ("local", "global", "naive")]
+        assert repr(kb) == f"<index {tmp_path / 'kb'}, no model>"
+    assert ["mode naive searches its chunks" in " ".join(warnings) for warnings in found] == [True, True, False]
+
+
 def test_bypass_without_a_model_is_an_error_of_its_own_question(path: Path) -> None:
     asked = param("bypass", only_need_context=False)
     with opened(path) as kb:

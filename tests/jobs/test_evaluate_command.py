@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told_before_any_work(index: Path, questions: Path, tmp
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"question": "Fine?"}\n{"question": 5}\n', "utf-8")
     for arguments, words in (
-        ([bad], 'bad.jsonl has 1 bad line:\n  line 2: "question" must be a text, got 5'),
+        ([bad], 'bad.jsonl has 1 bad line:\n  line 2: "question" must be a text that asks something, got 5'),
         ([tmp_path / "none.jsonl"], "can't read the questions"),
         ([questions, "--mode", "naiv"], "mode must be one of"),
         ([questions, "--top-k", "0"], "top_k must be at least 1"),

@@ -80,7 +80,7 @@ def test_an_interrupt_in_the_middle_of_drawing_leaves_no_line_twice_and_none_out
         write_markdown([text], Console(file=file, width=WIDTH, force_terminal=True))
         return screen_of(file.getvalue())
 
-    real, text = module._markdown, f"# Head\n\n{LONG}\n\nThe end."
+    real, text = module._Block, f"# Head\n\n{LONG}\n\nThe end."
     shown = [whole(text[:end]) for end in range(len(text) + 1)]
     monkeypatch.setattr(module, "REFRESH_S", 0.0)
     for when in range(1, len(text), 3):
@@ -93,7 +93,7 @@ def test_an_interrupt_in_the_middle_of_drawing_leaves_no_line_twice_and_none_out
                 signal.raise_signal(signal.SIGINT)
             return real(text)
 
-        monkeypatch.setattr(module, "_markdown", markdown)
+        monkeypatch.setattr(module, "_Block", markdown)
         # A drawing a piece, here a character, and one more for each block that is finished.
         assert drawn(iter(text), KeyboardInterrupt) in shown[max(when - 3, 0) : when + 1]
 
