@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator as Coroutine
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
 from graphmill.engine.abort import abort
@@ -108,6 +109,9 @@ def converse(conversations: Iterable[Conversation[Result]], generator: Generator
                 if owner is not None:
                     advance(owner, reply)
     finally:
-        abort(generator, waiting.keys())
-        for conversation in waiting.values():
-            conversation.close()
+        try:
+            with suppress(Exception):  # where something is open, something was raised, and that is what is to be told
+                abort(generator, waiting.keys())
+        finally:
+            for conversation in waiting.values():
+                conversation.close()

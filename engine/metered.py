@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphmill.engine.abort import abort
-from graphmill.engine.models import Generator, Reply, Request, Tokenizer
+from graphmill.engine.models import AbortingGenerator, Generator, Reply, Request, Tokenizer
 
 
 @dataclass
@@ -38,6 +37,8 @@ class MeteredGenerator:
         self.tokenizer: Tokenizer | None = generator.tokenizer
         self.enforces_schema: bool = getattr(generator, "enforces_schema", False)
         self.used: dict[str, Used] = {}
+        if isinstance(generator, AbortingGenerator):  # else this one can't take anything back either
+            self.abort = generator.abort
 
     def submit(self, request: Request) -> None:
         """Passes the request on."""
@@ -54,10 +55,6 @@ class MeteredGenerator:
             used.completion_tokens += reply.completion_tokens
             used.cached_tokens += reply.cached_tokens
         return replies
-
-    def abort(self, request_ids: Set[str]) -> None:
-        """Takes requests back, if the generator can."""
-        abort(self.generator, request_ids)
 
     def rest(self) -> None:
         """Has the generator give its memory back, if it can."""

@@ -99,8 +99,9 @@ class TransformersEmbedder:
 
     def _load(self) -> Encoder:
         if self._encoder is None:
-            # In the middle of an import, or with torch set to one thread, there is no way back.
-            with interrupts_wait(), self._loading:
+            # In the middle of an import, or with torch set to one thread, there is no way back. While another thread
+            # loads, there is.
+            with self._loading, interrupts_wait():
                 self._encoder = self._encoder or self._loaded()
         return self._encoder
 

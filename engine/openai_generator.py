@@ -216,27 +216,34 @@ class OpenAIGenerator:
     async def _ask(self, request: Request, deliver: Callable[[Any], None] | None = None) -> Any:
         """The server's answer to a request, with the next of FORMATS where it refuses one; ``deliver`` has it streamed.
 
-        What is refused without a format too was not refused for it: nothing is learnt of that.
+        A format that may have been refused is not tried again: the next one tells. What is refused without a format too
+        was not refused for it: nothing is learnt of that.
         """
         is_free = request.schema is None or "response_format" in request.options
         schema = "" if is_free else json.dumps(request.schema, sort_keys=True)
-        first = len(FORMATS) - 1 if is_free else self._forms.get(schema, 0)
+        url, last = f"{self.server.url}/chat/completions", len(FORMATS) - 1
         refusal: RequestFailed | None = None
-        for place, form in enumerate(FORMATS[first:], first):
-            body = completion_body(self.model, request, form)
-            if deliver is not None:
-                body |= {"stream": True, "stream_options": {"include_usage": True}}
-            try:
-                answer = await self.server.request("POST", f"{self.server.url}/chat/completions", body, deliver=deliver)
-            except RequestFailed as error:
-                if form == "none" or not refuses_format(error):
-                    raise
-                refusal = refusal or error
-            else:
-                if refusal is not None:
-                    self._learn(schema, place, refusal)
-                return answer
-        raise AssertionError("unreachable: the last format returns or raises")
+        # The slot is kept for all formats, so that those that wait for one come to know what was refused before them.
+        async with self.server.slots:
+            place = last if is_free else self._forms.get(schema, 0)
+            while True:
+                body = completion_body(self.model, request, FORMATS[place])
+                if deliver is not None:
+                    body |= {"stream": True, "stream_options": {"include_usage": True}}
+                refuses = refuses_format if place < last else _never
+                try:
+                    answer = await self.server.request(
+                        "POST", url, body, deliver=deliver, is_final=refuses, has_slot=True
+                    )
+                except RequestFailed as error:
+                    if not refuses(error):
+                        raise
+                    refusal = refusal or error
+                    place = max(place + 1, self._forms.get(schema, 0))
+                else:
+                    if refusal is not None:
+                        self._learn(schema, place, refusal)
+                    return answer
 
     def _learn(self, schema: str, place: int, refusal: RequestFailed) -> None:
         """Keeps what a schema's requests are to ask for from now on, and tells, the first time that one is refused."""
@@ -268,3 +275,7 @@ class OpenAIGenerator:
         for held in self._held:
             self._replies.put(held)
         self._held.clear()
+
+
+def _never(failure: RequestFailed) -> bool:
+    return False

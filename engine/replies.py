@@ -22,7 +22,7 @@ from typing import Any
 
 from graphmill.engine.abort import abort
 from graphmill.engine.metered import rest
-from graphmill.engine.models import Generator, Reply, Request, Tokenizer
+from graphmill.engine.models import AbortingGenerator, Generator, Reply, Request, Tokenizer
 from graphmill.engine.reply_key import is_kept, request_key
 
 MAX_WAITING = 256
@@ -191,6 +191,8 @@ class StoredGenerator:
         # Ids with a number of their own: two open requests may come with one id, and the generator may still hold some
         # of an earlier run that was interrupted.
         self._asked: dict[str, tuple[Request, str]] = {}
+        self._late: dict[str, tuple[Request, str]] = {}
+        """What was taken back here but not in the generator: a reply that still comes is kept, and not handed out."""
         self._given: deque[str] = deque(maxlen=MAX_REMEMBERED)
 
     def submit(self, request: Request) -> None:
@@ -215,20 +217,26 @@ class StoredGenerator:
         replies: list[Reply] = []
         while not replies and (arrived := self.generator.collect()):
             for reply in arrived:
-                if (asked := self._asked.pop(reply.id, None)) is not None:
+                is_late = reply.id in self._late
+                asked = (self._late if is_late else self._asked).pop(reply.id, None)
+                if asked is not None:
                     request, key = asked
                     self.store.put(key, self.model, request, reply)
-                    self._given.append(key)
-                    replies.append(replace(reply, id=request.id))
+                    if not is_late:
+                        self._given.append(key)
+                        replies.append(replace(reply, id=request.id))
         return replies
 
     def abort(self, request_ids: Set[str]) -> None:
-        """Takes requests back, if the generator can."""
+        """Takes requests back; where the generator can't, replies to them are kept for whoever asks again."""
         self._found = [reply for reply in self._found if reply.id not in request_ids]
-        own_ids = {own_id for own_id, (request, _) in self._asked.items() if request.id in request_ids}
-        for own_id in own_ids:
+        taken = {own_id: asked for own_id, asked in self._asked.items() if asked[0].id in request_ids}
+        for own_id in taken:
             del self._asked[own_id]
-        abort(self.generator, own_ids)
+        if isinstance(self.generator, AbortingGenerator):
+            abort(self.generator, taken.keys())
+        else:
+            self._late |= taken
 
     def forget(self) -> None:
         """Drops the last replies that were handed out: they turned out to be of no use, and are to be asked anew."""

@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -79,7 +80,8 @@ class Server:
         user = (unquote(parts.username or ""), unquote(parts.password or ""))
         self._user = user if any(user) else None
         self._is_local = _is_loopback(parts.hostname)
-        self._slots = asyncio.Semaphore(max_in_flight)
+        self.slots = asyncio.Semaphore(max_in_flight)
+        """Each request holds one, from its first try to its last."""
         self._background = Background(f"the client of {self.url}")
         self._client: httpx.AsyncClient | None = None
 
@@ -120,16 +122,20 @@ class Server:
         max_retries: int | None = None,
         timeout_s: float | None = None,
         deliver: Callable[[Any], None] | None = None,
+        is_final: Callable[[RequestFailed], bool] = lambda failure: False,
+        has_slot: bool = False,
     ) -> Any:
         """The JSON that the server answers with; raises RequestFailed when all tries have failed.
 
-        deliver  takes the JSON of each event, where the server answers with a stream of them; then None is returned.
-                 Once it has begun, nothing is tried again.
+        deliver   takes the JSON of each event, where the server answers with a stream of them; then None is returned.
+                  Once it has begun, nothing is tried again.
+        is_final  which failures are not tried again either
+        has_slot  the caller holds one of ``slots``, for several requests of which only one is out at a time
         """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         retries = self.max_retries if max_retries is None else max_retries
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
-        async with self._slots:
+        async with nullcontext() if has_slot else self.slots:
             now = asyncio.get_running_loop().time
             deadline = now() + timeout_s
             for attempt in range(retries + 1):
@@ -153,8 +159,8 @@ class Server:
                     failure = RequestFailed(said, status=response.status_code, body=response.text)
                     asked_s = retry_after_s(response.headers.get("retry-after")) or 0.0
                 wait_s = asked_s + back_off_s(attempt, random.random(), self.first_wait_s)
-                is_final = failure.status is not None and not is_retried(failure.status)
-                if is_final or attempt == retries or now() + wait_s >= deadline:
+                is_refusal = failure.status is not None and not is_retried(failure.status)
+                if is_refusal or is_final(failure) or attempt == retries or now() + wait_s >= deadline:
                     tries = f" ({attempt + 1} tries)" if attempt else ""
                     raise RequestFailed(f"{failure}{tries}", failure.unreachable, failure.status, failure.body)
                 await asyncio.sleep(wait_s)

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphmill.engine.model_files import file_prints
 from graphmill.engine.models import Pieces, Reply, Request, Tokenizer
@@ -36,6 +36,8 @@ QUEUED = 2
 """Requests held for each that the engine can run, so that it never waits for the next."""
 DEFAULT_NUM_SEQS = 1024
 """vLLM's own max_num_seqs for offline work on GPUs of 70 GB and more, where it isn't set; smaller ones take fewer."""
+Arriving: TypeAlias = "queue.SimpleQueue[tuple[int, dict[str, Any] | None]]"
+"""Replies of a replica, by its number, or None when it has ended."""
 _OURS = frozenset(["temperature", "max_tokens", "n", "output_kind", "structured_outputs"])
 SHAPING = (
     "dtype", "quantization", "quantization_config", "kv_cache_dtype", "revision", "code_revision", "tokenizer",
@@ -95,7 +97,9 @@ class VLLMGenerator:
             raise ValueError(f"llm.args.max_model_len must be a number of tokens above 0, got {wanted!r}")
         self._warn, self._note = warn, note
         self._processes: list[VLLMProcess] = []
-        self._replies: queue.SimpleQueue[tuple[int, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._starting: list[VLLMProcess] = []
+        self._replies: Arriving = queue.SimpleQueue()
+        """What is for collect(), of the processes of one load."""
         self._streams: dict[str, queue.SimpleQueue[dict[str, Any] | None]] = {}
         """Of each open stream by the request's own id, what came of it."""
         self._is_closed = False
@@ -192,7 +196,8 @@ class VLLMGenerator:
 
     def collect(self) -> Sequence[Reply]:
         """Replies that have come in, after waiting for the first; raises EngineGone when an engine has ended."""
-        arriving = self._replies  # taken first: where another thread ends the engines, it is told of in this one
+        with self._counting:  # first: another thread may end these engines and load others
+            processes, arriving = self._processes, self._replies
         if not self._open:
             if self._is_closed:
                 raise EngineGone(f"{self!r} was closed")
@@ -204,7 +209,7 @@ class VLLMGenerator:
                 if replies:
                     arriving.put((replica, None))  # what did come is handed out first
                     break
-                raise self._gone(self._processes[replica] if replica < len(self._processes) else None)
+                raise self._gone(processes[replica] if processes else None)
             own_id = found.pop("id")
             request_id, _ = self._open.get(own_id, ("", -1))
             if self._forget(own_id):  # else it was taken back
@@ -219,24 +224,26 @@ class VLLMGenerator:
             if is_meant and self._forget(own_id) and replica < len(processes):
                 processes[replica].send({"abort": own_id})
 
-    def _deliver(self, replica: int, found: dict[str, Any] | None) -> None:
+    def _deliver(self, arriving: Arriving, replica: int, found: dict[str, Any] | None) -> None:
         """Sorts what comes from a replica, in a thread of its own: to its stream, or to whoever collects."""
         if found is None:
-            for own_id, written in list(self._streams.items()):
+            with self._counting:
+                of_this_load = list(self._streams.items()) if arriving is self._replies else []
+            for own_id, written in of_this_load:
                 if self._open.get(own_id, ("", -1))[1] == replica:
                     written.put(None)
-            self._replies.put((replica, None))
+            arriving.put((replica, None))
         elif (stream := self._streams.get(found["id"])) is not None:
             stream.put(found)
         elif found["id"] in self._open:  # else its reader has had enough
-            self._replies.put((replica, found))
+            arriving.put((replica, found))
 
     def _forget(self, own_id: str) -> bool:
         """Takes a request off the open ones; False where it was not among them."""
-        self._streams.pop(own_id, None)
-        _, replica = self._open.pop(own_id, ("", -1))
-        if replica >= 0:
-            with self._counting:
+        with self._counting:
+            self._streams.pop(own_id, None)
+            _, replica = self._open.pop(own_id, ("", -1))
+            if replica >= 0:
                 self._load[replica] -= 1
         return replica >= 0
 
@@ -250,18 +257,14 @@ class VLLMGenerator:
 
     def rest(self) -> None:
         """Ends the engines, which gives their memory back; the next request loads them again."""
-        with self._counting:  # what is sent from now on finds no engine
-            processes, self._processes = self._processes, []
-        for process in processes:
-            process.hang_up()
-        for process in processes:
-            process.close()
-        for written in list(self._streams.values()):
+        with self._counting:  # what is sent from now on finds no engine, or those of the next load
+            processes = [*self._processes, *self._starting]
+            self._processes, self._starting = [], []
+            streams, self._streams = self._streams, {}
+            self._open, self._replica_of = {}, OrderedDict()
+        for written in streams.values():
             written.put(None)
-        self._streams.clear()
-        self._open.clear()
-        self._replica_of.clear()
-        self._replies = queue.SimpleQueue()  # last: nobody may wait in it for what was open before
+        _end(processes)
 
     def close(self) -> None:
         """Ends the engines; none is loaded again. Doing it twice is fine."""
@@ -272,8 +275,12 @@ class VLLMGenerator:
         """Loads the engines, all at once, and waits for them. Returns what the first says of itself."""
         setup = {"task": "generate", "args": self._args, "chat_template_kwargs": self.options.chat_template_kwargs}
         options = self.options
-        if self._is_closed:
-            raise RuntimeError(f"{self!r} is closed")
+        starting: list[VLLMProcess] = []
+        arriving: Arriving = queue.SimpleQueue()
+        with self._counting:
+            if self._is_closed:
+                raise RuntimeError(f"{self!r} is closed")
+            self._starting = starting
         width = int(self._args.get("tensor_parallel_size", 1)) * int(self._args.get("pipeline_parallel_size", 1))
 
         self.starts += 1
@@ -281,16 +288,30 @@ class VLLMGenerator:
         begin = time.monotonic()
         try:
             for replica, devices in enumerate(_devices(options.replicas, width)):
-                self._processes.append(VLLMProcess(setup, partial(self._deliver, replica), options.python, devices))
-            facts = [process.wait_ready() for process in self._processes]
-        except BaseException:
-            self.rest()
+                deliver = partial(self._deliver, arriving, replica)
+                starting.append(VLLMProcess(setup, deliver, options.python, devices))
+            facts = [process.wait_ready() for process in starting]
+            with self._counting:  # who sends finds all that belongs to a load, or nothing of it
+                if self._starting is not starting:
+                    raise EngineGone("another thread has ended them")
+                self._processes, self._starting = starting, []
+                self._replies, self._load = arriving, [0] * options.replicas
+        except BaseException as error:
+            _end(starting)  # rest() may have come before some of them were there
+            if self._starting is not starting and isinstance(error, Exception):
+                raise EngineGone("vLLM was ended while it was being loaded") from None
             raise
-        self._load = [0] * options.replicas
         self._note(f"vLLM {facts[0]['version']} has loaded it in {time.monotonic() - begin:.0f} s")
         if self.starts == 1 and (warning := untried(facts[0]["version"])):
             self._warn(warning)
         return facts[0]
+
+
+def _end(processes: Sequence[VLLMProcess]) -> None:
+    for process in processes:
+        process.hang_up()
+    for process in processes:
+        process.close()
 
 
 def _round(request_id: str) -> int:

@@ -424,12 +424,12 @@ def doctor(llm_python: LLMPython = None, json: Json = False) -> None:
     raise typer.Exit(run(json, llm_python))
 
 
-def _version(show: bool) -> None:
-    if show:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         from graphmill import __version__
-        from graphmill.jobs.show import show as say
+        from graphmill.jobs.show import show
 
-        say(f"graphmill {__version__}")
+        show(f"graphmill {__version__}")
         raise typer.Exit
 
 

@@ -18,8 +18,7 @@ from graphmill.engine.run_folder import RunFolder
 from graphmill.jobs.made_with import asked, made_with
 from graphmill.jobs.progress import LiveProgress, PlainProgress, make_progress
 from graphmill.jobs.result_file import ResultFile, check
-from graphmill.jobs.show import show as show_text
-from graphmill.jobs.show import show_json
+from graphmill.jobs.show import show, show_json
 
 MAX_SHOWN = 5
 """Failures, warnings and names of each kind that are shown; of more there is the count."""
@@ -79,7 +78,7 @@ def run(
         show_json(report | {"results": results}, indent=2)
     else:
         _warn(results)
-        show(report)
+        show_table(report)
     num_failed = _num_failed(results)
     return 0 if not num_failed else 1 if num_failed == len(results) else 3
 
@@ -127,7 +126,7 @@ def _num_failed(results: Iterable[Mapping[str, Any]]) -> int:
     return sum(result["error"] is not None for result in results)
 
 
-def show(report: Mapping[str, Any]) -> None:
+def show_table(report: Mapping[str, Any]) -> None:
     """Prints the modes as a table: drawn on a terminal, plain columns elsewhere."""
     heads, rows = cells(report["modes"])
     if sys.stdout.isatty():
@@ -145,8 +144,8 @@ def show(report: Mapping[str, Any]) -> None:
             table.add_row(*row)
         console.print(table)
     else:
-        show_text(plain(heads, rows))
-    show_text(footnote(report))
+        show(plain(heads, rows))
+    show(footnote(report))
 
 
 def cells(modes: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -196,9 +195,9 @@ def _warn(results: Sequence[Mapping[str, Any]]) -> None:
     """What went wrong on the way to answers, the commonest first."""
     counts = Counter(warning for result in results for warning in result["warnings"] or ())
     for warning, times in counts.most_common(MAX_SHOWN):
-        show_text(f"warning: {warning}" + (f" ({times:,} times)" if times > 1 else ""), file=sys.stderr)
+        show(f"warning: {warning}" + (f" ({times:,} times)" if times > 1 else ""), file=sys.stderr)
     if len(counts) > MAX_SHOWN:
-        show_text(f"and {len(counts) - MAX_SHOWN:,} warnings more; --json and --out hold them all", file=sys.stderr)
+        show(f"and {len(counts) - MAX_SHOWN:,} warnings more; --json and --out hold them all", file=sys.stderr)
 
 
 def _some(names: Sequence[str]) -> str:

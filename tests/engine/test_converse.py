@@ -160,6 +160,27 @@ def test_an_interrupt_while_waiting_closes_the_open_conversations() -> None:
     assert closed == ["x"]
 
 
+def test_a_generator_that_fails_to_take_requests_back_hides_no_error_and_leaves_no_conversation_open() -> None:
+    closed = []
+
+    def careful() -> Conversation[None]:
+        try:
+            yield request("x")
+        finally:
+            closed.append("x")
+
+    class Broken(Echo):
+        def collect(self) -> Sequence[Reply]:
+            raise KeyboardInterrupt
+
+        def abort(self, request_ids: Set[str]) -> None:
+            raise OSError("the connection is gone")
+
+    with pytest.raises(KeyboardInterrupt):
+        list(converse([careful()], Broken(1)))
+    assert closed == ["x"]
+
+
 def test_two_conversations_with_one_id_are_refused() -> None:
     with pytest.raises(ValueError, match="0-0"):
         list(converse([talk(0, 1), talk(0, 1)], Echo(2)))

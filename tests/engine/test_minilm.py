@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -158,6 +159,23 @@ def test_threads_that_come_first_together_share_one_model(monkeypatch: pytest.Mo
         found = [threads.submit(embed) for _ in range(3)]
     assert len({future.result().tobytes() for future in found}) == 1
     assert len(made) == 1
+
+
+def test_an_interrupt_while_another_thread_loads_the_model_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken:
+        """Hits Ctrl-C where the lock is waited for."""
+
+        def __enter__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        def __exit__(self, *error: object) -> None: ...
+
+    embedder, loaded = MiniLM(device="cpu"), list[str]()
+    monkeypatch.setattr(embedder, "_loading", Taken())
+    monkeypatch.setattr(embedder, "_loaded", lambda: loaded.append("after the wait"))
+    with pytest.raises(KeyboardInterrupt):
+        embedder.embed(["a"])
+    assert not loaded
 
 
 def copy_of_minilm(folder: Path) -> Path:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -157,6 +158,29 @@ def test_all_requests_that_are_in_flight_when_a_schema_is_refused_are_mended() -
         replies = collect_all(generator, [ask(str(n), schema=SCHEMA) for n in range(8)])
     assert {reply.text for reply in replies.values()} == {"{}"}
     assert len(told) == 1
+
+
+def test_a_format_that_is_refused_with_an_error_of_the_servers_is_not_tried_again_by_those_in_line_either() -> None:
+    def script(path: str, body: Any) -> Answer:
+        if "response_format" not in body:
+            return chat("{}")
+        wait_until(lambda: server.max_in_flight >= 4)
+        return refused(500, "Failed to parse grammar for response_format")
+
+    with serving(script) as server, connect(server.url, max_in_flight=4) as generator:
+        replies = collect_all(generator, [ask(str(n), schema=SCHEMA) for n in range(12)])
+    assert {reply.text for reply in replies.values()} == {"{}"}
+    asked = Counter(forms(server))
+    assert (asked["json_schema"], asked[None]) == (4, 12)
+    assert asked["json_object"] <= 4
+
+
+def test_an_error_that_names_the_format_is_tried_again_where_none_is_asked_for() -> None:
+    failure = refused(500, "the json_schema worker is starting")
+    answers = [failure, failure, failure, chat("{}")]
+    with serving(lambda path, body: answers.pop(0)) as server, connect(server.url) as generator:
+        assert collect_all(generator, [ask("a", schema=SCHEMA)])["a"].text == "{}"
+    assert forms(server) == ["json_schema", "json_object", None, None]
 
 
 def test_one_schema_that_is_refused_does_not_take_the_others_their_own() -> None:

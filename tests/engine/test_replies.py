@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmill.engine.function_models import FunctionGenerator
-from graphmill.engine.models import Generator, Reply, Request
+from graphmill.engine.metered import MeteredGenerator
+from graphmill.engine.models import AbortingGenerator, Generator, Reply, Request
 from graphmill.engine.replies import MAX_WAITING, ReplyStore, StoredGenerator, export_replies
 from graphmill.engine.reply_key import is_kept, request_key
 
@@ -117,18 +118,19 @@ def test_open_requests_of_one_id_do_not_mix_their_replies_up(tmp_path: Path) -> 
         assert store.num_hits == 2
 
 
+class Plain:
+    """Can take nothing back."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.model, self.context_tokens, self.max_in_flight = "m", 4096, generator.max_in_flight
+        self.tokenizer, self.submit, self.collect = None, generator.submit, generator.collect
+
+    def close(self) -> None: ...
+
+
 def test_what_is_taken_back_does_not_come_and_what_an_earlier_run_left_open_is_not_taken_for_its_own(
     tmp_path: Path,
 ) -> None:
-    class Plain:
-        """Can take nothing back."""
-
-        def __init__(self, generator: Generator) -> None:
-            self.model, self.context_tokens, self.max_in_flight = "m", 4096, generator.max_in_flight
-            self.tokenizer, self.submit, self.collect = None, generator.submit, generator.collect
-
-        def close(self) -> None: ...
-
     kept, dropped = (Request(name, [{"role": "user", "content": name}]) for name in ("kept", "dropped"))
     generator, asked = counting()
     with ReplyStore(tmp_path) as store:
@@ -146,6 +148,34 @@ def test_what_is_taken_back_does_not_come_and_what_an_earlier_run_left_open_is_n
         assert ask(StoredGenerator(plain, store), replace(REQUEST, id="again"))[0].id == "again"
         assert asked == ["kept", "dropped", "hello"]
         assert store.get(request_key("m", dropped)) is None
+
+
+def test_a_reply_that_comes_to_what_could_not_be_taken_back_is_kept_and_not_handed_out(tmp_path: Path) -> None:
+    first, second = (Request(name, [{"role": "user", "content": name}]) for name in ("first", "second"))
+    for number, meter in enumerate([lambda one: one, MeteredGenerator]):
+        generator, asked = counting()
+        with ReplyStore(tmp_path / str(number)) as store:
+            stored = StoredGenerator(meter(Plain(generator)), store)
+            stored.submit(first)
+            stored.abort({"first"})
+            stored.submit(second)
+            assert [reply.id for reply in stored.collect()] == ["second"]
+            stored.forget()  # which is of what was handed out
+            assert [reply.id for reply in ask(stored, first)] == ["first"]
+            assert [reply.id for reply in ask(stored, replace(second, id="again"))] == ["again"]
+        assert asked == ["first", "second", "second"]
+
+
+def test_a_meter_takes_back_what_its_generator_can() -> None:
+    generator, asked = counting()
+    metered = MeteredGenerator(generator)
+    assert isinstance(metered, AbortingGenerator)
+    assert not isinstance(MeteredGenerator(Plain(generator)), AbortingGenerator)
+    metered.submit(REQUEST)
+    metered.submit(replace(REQUEST, id="b"))
+    metered.abort({"a"})
+    assert [reply.id for reply in metered.collect()] == ["b"]
+    assert asked == ["hello"]
 
 
 def test_hits_come_at_once_and_misses_after_them(tmp_path: Path) -> None:

@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from graphmill.engine import vllm_generator
 from graphmill.engine.models import Reply, Request
 from graphmill.engine.tokenizers import WordTokenizer
 from graphmill.engine.vllm_embedder import VLLMEmbedder
-from graphmill.engine.vllm_generator import VLLMGenerator, VLLMOptions
+from graphmill.engine.vllm_generator import Arriving, VLLMGenerator, VLLMOptions
 from graphmill.engine.vllm_process import EngineGone, VLLMProcess, untried
 from tests.engine.model_server import wait_until
 
@@ -167,6 +171,80 @@ def test_rest_ends_the_process_and_the_next_request_loads_it_again(make: Make) -
     assert generator.starts == 2
     generator.close()
     assert not is_alive(second)
+
+
+def test_who_sends_while_engines_are_loaded_anew_finds_none_until_all_are_there(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator, real, refused = make(replicas=2), VLLMProcess.wait_ready, list[VLLMProcess]()
+
+    def wait_ready(process: VLLMProcess) -> dict[str, Any]:
+        with monkeypatch.context() as patched:
+            patched.setattr(generator, "load", lambda: None)  # it was through with that before the engines were ended
+            with pytest.raises(EngineGone, match="was ended"):
+                generator.submit(ask("x"))
+        refused.append(process)
+        return real(process)
+
+    monkeypatch.setattr(VLLMProcess, "wait_ready", wait_ready)
+    found = answers(generator, ask("one", "extract/a/1"), ask("two", "extract/b/1"))
+    assert len({pid_of(reply) for reply in found.values()}) == 2
+    assert len(refused) == 2
+
+
+def test_who_hears_late_that_the_engine_was_ended_does_not_end_the_next(make: Make) -> None:
+    class HeardLate:
+        def __init__(self, replies: Arriving) -> None:
+            self.replies, self.empty = replies, replies.empty
+
+        def put(self, item: tuple[int, dict[str, Any] | None]) -> None:
+            self.replies.put(item)
+
+        def get(self) -> tuple[int, dict[str, Any] | None]:
+            waits.set()
+            item = self.replies.get()
+            generator.load()
+            return item
+
+    generator, waits = make(), threading.Event()
+    generator.submit(ask("hang for ever"))
+    generator._replies = HeardLate(generator._replies)  # type: ignore[assignment]
+    with ThreadPoolExecutor(1) as thread:
+        collected = thread.submit(generator.collect)
+        waits.wait()
+        generator.rest()
+        with pytest.raises(EngineGone, match="was ended"):
+            collected.result()
+    assert answers(generator, ask("one"))["extract/a/1"].error is None
+    assert generator.starts == 2
+
+
+@pytest.mark.parametrize("at", ["start", "wait_ready"])
+def test_engines_that_are_ended_while_they_are_loaded_leave_no_process(
+    make: Make, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    generator, real, made = make(replicas=2), VLLMProcess.wait_ready, list[VLLMProcess]()
+
+    def rest_once(when: str, process: VLLMProcess) -> None:
+        if when == at and process is made[0]:
+            generator.rest()
+
+    def start(*arguments: Any) -> VLLMProcess:
+        made.append(VLLMProcess(*arguments))
+        rest_once("start", made[-1])
+        return made[-1]
+
+    def wait_ready(process: VLLMProcess) -> dict[str, Any]:
+        rest_once("wait_ready", process)
+        return real(process)
+
+    monkeypatch.setattr(vllm_generator, "VLLMProcess", start)
+    monkeypatch.setattr(VLLMProcess, "wait_ready", wait_ready)
+    with pytest.raises(EngineGone, match="ended while it was being loaded"):
+        generator.load()
+    assert len(made) == 2
+    assert not any(is_alive(process._process.pid) for process in made)
+    assert answers(generator, ask("one"))["extract/a/1"].error is None
 
 
 def test_a_conversation_stays_with_its_replica_and_replicas_have_their_own_gpus(make: Make) -> None:
