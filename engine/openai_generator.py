@@ -250,9 +250,10 @@ class OpenAIGenerator:
         is_first = not self._forms
         self._forms[schema] = max(place, self._forms.get(schema, 0))
         if is_first:
+            instead = "a JSON object" if FORMATS[place] == "json_object" else "a reply in any form"
             self._warn(
-                f"{self.server.url} can't hold the replies of {self.model} to a schema, so that more of them may be "
-                f"unreadable ({refusal})"
+                f"{self.server.url} can't hold the replies of {self.model} to a schema ({refusal}); it is asked for "
+                f"{instead} in its place, so that more of them may be unreadable"
             )
 
     def _settle(self, number: int, reply: Reply, unreachable: bool) -> None:

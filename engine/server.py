@@ -156,6 +156,8 @@ class Server:
                     said = self.redact(
                         f"HTTP {response.status_code} from {url}: {error_text(response.text) or 'an empty body'}"
                     )
+                    if response.status_code == 401 and not (self._key() or self._user):
+                        said += f" ({self.api_key_env} is not set)"
                     failure = RequestFailed(said, status=response.status_code, body=response.text)
                     asked_s = retry_after_s(response.headers.get("retry-after")) or 0.0
                 wait_s = asked_s + back_off_s(attempt, random.random(), self.first_wait_s)

@@ -125,6 +125,7 @@ def test_a_server_that_refuses_a_schema_is_asked_for_an_object_and_from_then_on_
     assert forms(server) == ["json_schema", "json_object", "json_object", "json_object"]
     (warning,) = told
     assert "can't hold the replies of m to a schema" in warning
+    assert "asked for a JSON object in its place" in warning
     assert str(refusal.status) in warning
 
 
@@ -312,13 +313,15 @@ def test_a_failure_that_lasts_is_an_error_after_the_retries() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
-def test_a_request_that_is_refused_is_not_tried_again(status: int) -> None:
+def test_a_request_that_is_refused_is_not_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHMILL_API_KEY", raising=False)
     refusal = Answer({"error": {"message": "context is 8 tokens"}}, status)
     with serving(lambda path, body: refusal) as server, connect(server.url) as generator:
         reply = collect_all(generator, [ask("a")])["a"]
     assert len(server.requests) == 1
     assert "context is 8 tokens" in (reply.error or "")
     assert str(status) in (reply.error or "")
+    assert ("GRAPHMILL_API_KEY is not set" in (reply.error or "")) == (status == 401)
 
 
 @pytest.mark.parametrize("in_seconds", [True, False])
