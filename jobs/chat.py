@@ -22,6 +22,7 @@ from graphmill.engine.writer_lock import WriterLock
 from graphmill.jobs.errors import explain
 from graphmill.jobs.progress import PlainProgress
 from graphmill.jobs.show import show, show_json, show_notes
+from graphmill.jobs.sign_of_life import sign_of_life
 from graphmill.jobs.write_markdown import write_markdown
 
 PROMPT = "› "
@@ -101,11 +102,13 @@ class Chat:
         """
         self.num_asked += 1
         try:
-            answer = self.opened.query(question, replace(self.param, conversation_history=tuple(self.history)))
+            with sign_of_life(self.opened.generator is not None) as until_first:
+                answer = self.opened.query(question, replace(self.param, conversation_history=tuple(self.history)))
+                if not self.as_json:
+                    write_markdown(until_first(answer))
             if self.as_json:
                 show_json(answer.document())
             else:
-                write_markdown(answer)
                 show("")
         except KeyboardInterrupt:
             if not self.is_typed:

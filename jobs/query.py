@@ -11,6 +11,7 @@ from graphmill.engine.config import ConfigError, load_config
 from graphmill.engine.query_param import QueryParam
 from graphmill.jobs.progress import PlainProgress
 from graphmill.jobs.show import show, show_json, show_notes
+from graphmill.jobs.sign_of_life import sign_of_life
 from graphmill.jobs.write_markdown import write_markdown
 
 
@@ -29,7 +30,10 @@ def run(
         raise ConfigError(str(error)) from error
     progress = PlainProgress(quiet=as_json)
     with open_index(index, load_config(config_file, settings), progress=progress) as opened:
-        answer = opened.query(question, parameters)
+        with sign_of_life(opened.generator is not None) as until_first:
+            answer = opened.query(question, parameters)
+            if not (as_json or parameters.only_need_prompt or parameters.only_need_context):
+                write_markdown(until_first(answer))
         if as_json:
             show_json(answer.document(), indent=2)
         elif parameters.only_need_prompt:  # which holds the context too
@@ -37,7 +41,5 @@ def run(
             show(prompt or answer.answer)
         elif parameters.only_need_context:
             show(answer.context or answer.answer)
-        else:
-            write_markdown(answer)
     show_notes(answer)
     return 0
