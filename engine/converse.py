@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Generator as Coroutine
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
 from graphmill.engine.abort import abort
@@ -110,8 +109,7 @@ def converse(conversations: Iterable[Conversation[Result]], generator: Generator
                     advance(owner, reply)
     finally:
         try:
-            with suppress(Exception):  # where something is open, something was raised, and that is what is to be told
-                abort(generator, waiting.keys())
+            abort(generator, waiting.keys())
         finally:
             for conversation in waiting.values():
                 conversation.close()
