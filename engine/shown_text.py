@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from graphmill.engine.cite import MAX_REFERENCES, held_to_numbers
 from graphmill.engine.decode_text import clean
-from graphmill.engine.own_references import may_begin_section, split_own_references
+from graphmill.engine.own_references import may_begin_section, split_own_references, without_rule
 from graphmill.engine.read_citations import ends_in_code, open_from
 from graphmill.engine.strip_thoughts import strip_thoughts
 
@@ -90,4 +90,6 @@ def _certain(text: str) -> str:
     if section:
         return body
     # Code or not, the heading of a section or not: that is known at the end of the line.
-    return head if "`" in line or may_begin_section(line) else text
+    if may_begin_section(line):
+        return without_rule(head)
+    return head if "`" in line else text
