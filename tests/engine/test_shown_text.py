@@ -23,6 +23,7 @@ TRICKY = [
     "：", "reference 3", "[ref", " 9", "(reference", "参考", "†source】", "【1", " and ", " in ", "=", "$",
     "## Sources\n", "Sour", "Sources: ", "References: [1]", ", ", "a.md", "- **b.md**\n", "1. c.md\n", "---\n",
     "### 引用\n", " (2)", "参考编号", "和", " id", "**", "#", "Quellen", "[KG] Ada\n",
+    "  more\n", "***\n", "6. ", "*References*\n", "```", "a[1]", "a[9]", "b ", "10 m", "- ", "x = ",
 ]  # fmt: skip
 
 
