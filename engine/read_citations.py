@@ -70,7 +70,7 @@ class Citation(NamedTuple):
     space: str
     numbers: list[int]
     """Those of the known ones that are cited; none stands for a citation of nothing."""
-    is_whole: bool
+    is_certain: bool
     """All that it names is known, and nothing that comes after it can make it the text's own."""
 
 
@@ -107,7 +107,7 @@ def open_from(text: str, known: Sequence[int]) -> int:
     if content[-1:] in tuple("]】］"):
         # What follows may make it a link, a definition or the inner one of two.
         line = text.rfind("\n", 0, start) + 1
-        ends = (one.is_whole for one in citations(text[line:], known) if line + one.end == len(text))
+        ends = (one.is_certain for one in citations(text[line:], known) if line + one.end == len(text))
         if next(ends, False) and not is_inner:
             return len(text)
     elif content[-1:] in tuple(_CLOSERS) or not _may_become_one(content, text[start] in "(（"):
@@ -149,6 +149,7 @@ def _in_prose(text: str, known: Sequence[int]) -> Iterator[Citation]:
         if match["mark"] and match["mark"][0] == ":":  # 【4:2†source】, of what was never shown here
             numbers = []
         is_whole = all(a in numbers and b in numbers for a, b in pairs)
+        is_certain = True
         if not (match["mark"] or match["round"] or _says_so(content)):
             before = text[max(0, start - _LOOKS_BACK) : start].rpartition("\n")[2]
             is_inner = not match["space"] and before.endswith("[")
@@ -159,10 +160,9 @@ def _in_prose(text: str, known: Sequence[int]) -> Iterator[Citation]:
                 continue
             if _is_own(content, pairs, known, before, is_whole):
                 continue
-            # An operator may come yet.
-            is_whole = is_whole and (bool(match["space"]) or not _LETTER.search(before))
+            is_certain = bool(match["space"]) or not _LETTER.search(before)  # else an operator may come yet
         if is_whole or (match["round"] is None and _is_free(text, start, end)):
-            yield Citation(start, end, match["space"], list(dict.fromkeys(numbers)), is_whole)
+            yield Citation(start, end, match["space"], list(dict.fromkeys(numbers)), is_whole and is_certain)
 
 
 def _says_so(content: str) -> bool:

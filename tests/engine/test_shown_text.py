@@ -24,6 +24,7 @@ TRICKY = [
     "## Sources\n", "Sour", "Sources: ", "References: [1]", ", ", "a.md", "- **b.md**\n", "1. c.md\n", "---\n",
     "### 引用\n", " (2)", "参考编号", "和", " id", "**", "#", "Quellen", "[KG] Ada\n",
     "  more\n", "***\n", "6. ", "*References*\n", "```", "a[1]", "a[9]", "b ", "10 m", "- ", "x = ",
+    "a[[1]]", "a[1-3]",
 ]  # fmt: skip
 
 
@@ -104,6 +105,10 @@ def test_brackets_are_shown_once_nothing_can_make_a_citation_of_them() -> None:
     assert shown.add("(http://a.b)") == " [9](http://a.b)"
     assert shown.add(" 【1†so") == ""
     assert shown.add("urce】") == " [1]"
+    assert shown.add(" x[1]") == " x"
+    assert shown.add(" = 2") == "[1] = 2"
+    assert shown.add(" a[1") == " a"
+    assert shown.add("](b)") == "[1](b)"
 
 
 def test_lines_that_were_shown_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
