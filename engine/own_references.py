@@ -71,8 +71,8 @@ def split_own_references(text: str, may_go_on: bool = False) -> tuple[str, str]:
     answer too ("Sources") the lines have to begin with a number in brackets or be nothing but paths, so that a list
     of the sources of a river stays. What is listed may stand in the line of the heading, after a colon, where that is a
     paragraph of its own and no other has such a line. Definitions of footnotes are a section without a heading.
-    A bare name that lists nothing is content, unless marks or a colon make it a heading, and so is all that stands in
-    code. A rule right before the section goes with it, into neither.
+    A bare name that lists nothing is content, unless it can mean nothing else and is a paragraph of its own; so is all
+    that stands in code. A rule right before the section goes with it, into neither.
 
     may_go_on  the text isn't whole: what may become a section is split off too, if its lines are whole so far
     """
@@ -183,7 +183,9 @@ def _is_one(heading: _Heading, text: str, start: int, is_sure: bool, has_items: 
         return False
     if heading.is_item:
         return is_sure and (has_items or may_go_on) and _begins_paragraph(text, start)
-    return (heading.is_sure or is_sure) and (has_items or heading.is_marked or may_go_on)
+    if has_items or heading.is_marked or may_go_on:
+        return heading.is_sure or is_sure
+    return heading.is_sure and _begins_paragraph(text, start)
 
 
 def _is_rule(line: str) -> bool:

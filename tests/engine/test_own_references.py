@@ -37,6 +37,7 @@ BODY = "Ada met Elias [1]."
         "References\n- [1] a\n***",
         "---\n\n___\n\nSources:\n[1] a",
         "# References",
+        "References",
     ],
 )
 def test_a_section_at_the_end_goes(section: str) -> None:
@@ -63,6 +64,7 @@ def test_a_section_at_the_end_goes(section: str) -> None:
         "- [1] a.md\n- [2] b.md",
         "```yaml\nsources:\n- a.md\n- b.md",
         "Introduction\nMethod\nReferences",
+        "Method\n\nSources",
         "1. Introduction\n2. References",
         "1. Introduction\n2. References\n3. [1]",
         "1. Introduction\n\n2. References\n\n3. Index",
