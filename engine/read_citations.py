@@ -40,8 +40,19 @@ _CITATION = re.compile(
     re.IGNORECASE,
 )
 _RANGES = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
-_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.S)
-_INDEXED = re.compile(r"(?:(?<![^\W_])(?<!['’])[a-z]|[^\W_]_\w*[^\W_]|[$\\])\Z")
+_FENCE = r"^[ \t>]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]++)?`{3,}"
+_CODE = re.compile(
+    rf"{_FENCE}[^`\n]*+$(?:.*?^[ \t>]*+`{{3,}}[ \t]*+$|(?P<open>.*\Z))"
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE | re.DOTALL,
+)
+"""A block of code between lines that begin with a fence, to the end where it isn't closed, and code within a line."""
+_NAME = re.compile(r"(?:[^\W_]_\w*[^\W_]|\\)\Z")
+"""A name with an underscore, and the backslash of a formula: what is right after it is an index."""
+_LETTER = re.compile(r"(?:(?P<operated>[=+<>^≤≥≠∈][ \t]*+|[(\[{$])|(?<![^\W_])(?<![/°.·'’])(?<!\d\s))[a-z]\Z")
+"""A single small letter, which may be a variable, and no unit of what is counted before it."""
+_OPERATES = re.compile(r"[ \t]*+[=+/^>≤≥≠∈]")
+_CURRENCY = re.compile(r"\d\s?\$\Z")
 _INTERVAL = re.compile(r"(?:\b(?:intervals?|range|between|intervall|bereich|zwischen)|区间|范围)\s*\Z", re.IGNORECASE)
 _WITHIN = re.compile(r"\b(?:in|within|from|over)\s*\Z", re.IGNORECASE)
 _LOOKS_BACK = 24
@@ -59,8 +70,8 @@ class Citation(NamedTuple):
     space: str
     numbers: list[int]
     """Those of the known ones that are cited; none stands for a citation of nothing."""
-    is_whole: bool
-    """All that it names is known, so that nothing after it can make it the text's own."""
+    is_certain: bool
+    """All that it names is known, and nothing that comes after it can make it the text's own."""
 
 
 def citations(text: str, known: Sequence[int]) -> Iterator[Citation]:
@@ -73,18 +84,17 @@ def citations(text: str, known: Sequence[int]) -> Iterator[Citation]:
     [参考 3], [^1], 【1†source】; (reference 3) is one if all its numbers are known. A number that is not known is a
     citation of nothing. But these are the text's own:
 
-    - what stands in code, and an index: right after a single small letter or a name with an underscore, as in a[1]
+    - what stands in code, and an index: right after a name with an underscore, and right after a single small letter
+      where one of the numbers is not known or an operator stands beside it, as in a[1] = 2
     - what can be no list of references: with a 0 or leading zeros, or with a number above MAX_GUESSED that is above
       all that are known too (a year, a code), or with a range that goes beyond the last one known or backwards
-    - values and intervals: lists within lists, what is after = or ∈ or a dollar sign, two numbers after "between" or
-      "interval", and two after "in" of which one is not known
+    - values and intervals: lists within lists, what is after = or ∈ or the dollar sign that begins a formula, two
+      numbers after "between" or "interval", and two after "in" of which one is not known
     - the text of a link, [9](page), and a definition, [9]: text, where one of the numbers is not known
     """
-    place = 0
-    for part, code in _parts(text):
+    for part, place in _parts(text):
         for found in _in_prose(part, known):
             yield found._replace(start=found.start + place, end=found.end + place)
-        place += len(part) + len(code)
 
 
 def open_from(text: str, known: Sequence[int]) -> int:
@@ -97,7 +107,7 @@ def open_from(text: str, known: Sequence[int]) -> int:
     if content[-1:] in tuple("]】］"):
         # What follows may make it a link, a definition or the inner one of two.
         line = text.rfind("\n", 0, start) + 1
-        ends = (one.is_whole for one in citations(text[line:], known) if line + one.end == len(text))
+        ends = (one.is_certain for one in citations(text[line:], known) if line + one.end == len(text))
         if next(ends, False) and not is_inner:
             return len(text)
     elif content[-1:] in tuple(_CLOSERS) or not _may_become_one(content, text[start] in "(（"):
@@ -107,8 +117,7 @@ def open_from(text: str, known: Sequence[int]) -> int:
 
 def ends_in_code(text: str) -> bool:
     """Whether a text breaks off within a block of code."""
-    *_, code, rest = ["", "", *_CODE.split(text)]
-    return not rest and code.startswith("```") and not (len(code) > 5 and code.endswith("```"))
+    return any(code["open"] is not None for code in _CODE.finditer(text))
 
 
 def _may_become_one(content: str, is_round: bool) -> bool:
@@ -121,15 +130,18 @@ def _may_become_one(content: str, is_round: bool) -> bool:
     return all(word in _KNOWN_WORDS for word in words) and any(word.startswith(last) for word in _KNOWN_WORDS)
 
 
-def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Stretches of prose, each with the code after it."""
-    pieces = [*_CODE.split(text), ""]
-    return zip(pieces[::2], pieces[1::2], strict=True)
+def _parts(text: str) -> Iterator[tuple[str, int]]:
+    """Stretches of prose between code, each with its place."""
+    place = 0
+    for code in _CODE.finditer(text):
+        yield text[place : code.start()], place
+        place = code.end()
+    yield text[place:], place
 
 
 def _in_prose(text: str, known: Sequence[int]) -> Iterator[Citation]:
+    # Where the last index, or list within a list, ended, and what may stand before one more of it.
     own_end, own_gap = -1, ""
-    """Where the last index, or list within a list, ended, and what may stand before one more of it."""
     for match in _CITATION.finditer(text):
         (start, end), content = match.span(), match["list"] or match["double"] or match["round"]
         pairs = [(int(first), int(last or first)) for first, last in _RANGES.findall(content)]
@@ -137,22 +149,37 @@ def _in_prose(text: str, known: Sequence[int]) -> Iterator[Citation]:
         if match["mark"] and match["mark"][0] == ":":  # 【4:2†source】, of what was never shown here
             numbers = []
         is_whole = all(a in numbers and b in numbers for a, b in pairs)
+        is_certain = True
         if not (match["mark"] or match["round"] or _says_so(content)):
             before = text[max(0, start - _LOOKS_BACK) : start].rpartition("\n")[2]
             is_inner = not match["space"] and before.endswith("[")
-            is_index = not match["space"] and _INDEXED.search(before) is not None
+            is_index = not match["space"] and _is_index(text, start, end, before, is_whole)
             goes_on = own_end >= 0 and not text[own_end : match.end("space")].strip(own_gap)
             if match["double"] is None and (is_inner or is_index or goes_on):
                 own_end, own_gap = end, own_gap if goes_on else ", \t" if is_inner else "\0"
                 continue
             if _is_own(content, pairs, known, before, is_whole):
                 continue
+            is_certain = bool(match["space"]) or not _LETTER.search(before)  # else an operator may come yet
         if is_whole or (match["round"] is None and _is_free(text, start, end)):
-            yield Citation(start, end, match["space"], list(dict.fromkeys(numbers)), is_whole)
+            yield Citation(start, end, match["space"], list(dict.fromkeys(numbers)), is_whole and is_certain)
 
 
 def _says_so(content: str) -> bool:
     return "^" in content or any(word.casefold() in _WORDS for word in _LETTERS.findall(content))
+
+
+def _is_index(text: str, start: int, end: int, before: str, is_whole: bool) -> bool:
+    """Whether a bracket with nothing between it and what is before it is an index, or begins a formula."""
+    if before.endswith("$"):
+        line = text.rfind("\n", 0, start) + 1
+        return text.count("$", line, start) % 2 == 1 and not _CURRENCY.search(before)
+    if _NAME.search(before):
+        return True
+    letter = _LETTER.search(before)
+    if letter is None:
+        return False
+    return not is_whole or letter["operated"] is not None or _OPERATES.match(text, end) is not None
 
 
 def _is_own(content: str, pairs: list[tuple[int, int]], known: Sequence[int], before: str, is_whole: bool) -> bool:

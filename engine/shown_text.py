@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from graphmill.engine.cite import MAX_REFERENCES, held_to_numbers
 from graphmill.engine.decode_text import clean
-from graphmill.engine.own_references import may_begin_section, split_own_references
+from graphmill.engine.own_references import may_begin_section, split_own_references, without_rule
 from graphmill.engine.read_citations import ends_in_code, open_from
 from graphmill.engine.strip_thoughts import strip_thoughts
 
@@ -18,6 +18,10 @@ _HALVES = "".join(map(chr, range(0xD800, 0xDC00)))
 STARTS_ANEW = "\n\n"
 LOOKS = 256
 """The text is looked at anew when it has grown by one part in so many, so that a long one takes no square time."""
+LOOKS_AT_OPEN = 16
+"""The same for the part of it that is not settled, as a block of code or a list of references: each look reads it."""
+_WORD = re.compile(r"(?<=[ \t。，、；！？])(?=[^\W\d_]{2})")
+"""Where a word begins: what comes after it is read for citations without a look at what stands before it."""
 
 
 class ShownText:
@@ -34,8 +38,11 @@ class ShownText:
         self._known = sorted(numbers or ())
         self._raw, self._looked_at = "", 0
         self._settled, self._settled_as = "", ""
-        """Lines that were read for citations, and what they are shown as."""
+        """The beginning that was read for citations, and what it is shown as."""
         self._settled_cited: dict[int, None] = {}
+        self._num_open = 0
+        self._head, self._body_and_section = "", ("", "")
+        """The lines that are whole, and what they are split into."""
         self.text = ""
         """What was shown."""
         self.cited: list[int] = []
@@ -44,7 +51,7 @@ class ShownText:
     def add(self, piece: str) -> str:
         """The text that can be shown in addition."""
         self._raw += piece
-        if len(self._raw) - self._looked_at < len(self._raw) // LOOKS:
+        if len(self._raw) - self._looked_at < max(len(self._raw) // LOOKS, self._num_open // LOOKS_AT_OPEN):
             return ""
         self._looked_at = len(self._raw)
         # Less what may become the mark of a thought, or is half a character.
@@ -68,26 +75,45 @@ class ShownText:
         text, _ = strip_thoughts(clean(raw), in_record="\0")
         if self._numbers is None:
             return text.strip(), []
-        text = _certain(text.strip())
-        return self._cited(text[: open_from(text, self._known)].rstrip())
+        text = text.strip()
+        cited = self._cited(self._certain(text))
+        self._num_open = len(text) - len(self._settled)
+        return cited
+
+    def _certain(self, text: str) -> str:
+        """The text without its last line or a section of references at its end, if what comes next decides on them."""
+        head, _, line = text.rpartition("\n")
+        if head != self._head:
+            self._head, self._body_and_section = head, split_own_references(head, may_go_on=True)
+        body, section = self._body_and_section
+        if section:
+            return body
+        # The heading of a section or not, code or not: that is known at the end of the line.
+        if may_begin_section(line):
+            return without_rule(head)
+        return head if "`" in line else text
 
     def _cited(self, text: str) -> tuple[str, list[int]]:
-        """The text with its citations held to the numbers, and those; lines that are settled are not read again."""
+        """The text with its citations held to the numbers, and those; what is settled is not read again."""
+        if self._settled.startswith(text):
+            return self.text, self.cited
         if not text.startswith(self._settled):
             self._settled, self._settled_as, self._settled_cited = "", "", {}
         rest = text[len(self._settled) :]
-        if (end := rest.rfind("\n") + 1) and not ends_in_code(rest[:end]) and open_from(rest[:end], self._known) == end:
+        rest = rest[: open_from(rest, self._known)].rstrip()
+        end = _end_of_settled(rest)
+        if end and not ends_in_code(rest[:end]) and open_from(rest[:end], self._known) == end:
             self._settled_as += held_to_numbers(rest[:end], self._known, MAX_REFERENCES, self._settled_cited)
             self._settled, rest = self._settled + rest[:end], rest[end:]
         cited = dict(self._settled_cited)
-        return self._settled_as + held_to_numbers(rest, self._known, MAX_REFERENCES, cited), list(cited)
+        shown = self._settled_as + held_to_numbers(rest, self._known, MAX_REFERENCES, cited)
+        return shown.rstrip(), list(cited)
 
 
-def _certain(text: str) -> str:
-    """The text without its last line or a section of references at its end, if what comes next decides about them."""
-    head, _, line = text.rpartition("\n")
-    body, section = split_own_references(head, may_go_on=True)
-    if section:
-        return body
-    # Code or not, the heading of a section or not: that is known at the end of the line.
-    return head if "`" in line or may_begin_section(line) else text
+def _end_of_settled(text: str) -> int:
+    """The last place in a text that no code and no formula within a line goes beyond, 0 if there is none."""
+    line = text.rfind("\n") + 1
+    if "`" in text[line:]:
+        return line
+    *_, place = (line, *(match.start() for match in _WORD.finditer(text, line)))
+    return line if text.count("$", line, place) % 2 else place

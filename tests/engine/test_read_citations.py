@@ -21,6 +21,8 @@ REFERENCES = [Reference(n, "chunk", f"d{n}.txt", f"d{n}.txt", f"c{n}", 0, 9) for
         "See [9](http://a.b) and [the page](http://c.d).",
         "[9]: http://a.b",
         "Code `a[1]` and\n```\n[2]\n```",
+        "Code\n- ```py\n  a b [1]\n  ```\n```\n[2] ```\n[9]",
+        "il y a[9], x[1] = 5, y = z[1], (a[1]), $x[1]$ and x_i[2].",
         "- [ ] one\n- [x] two [^note] [a] [references are few] (referencereference 3) (reference 99) (1) [8 days]",
     ],
 )
@@ -47,6 +49,14 @@ def test_brackets_that_are_the_texts_own_are_left_as_they_are(text: str) -> None
         ("Ada [[1]] and [[99]].", "Ada [1] and."),
         ("Ada [1, 99] and [99][1].", "Ada [1] and [1]."),
         ("Ada [1](http://a.b) and [1, 1].", "Ada [1](http://a.b) and [1]."),
+        (
+            "10 m[1], 9 km/h[2], 5 g[3], 20 °c[4], 3 p.m[5], main.c[9]",
+            "10 m[1], 9 km/h[2], 5 g[3], 20 °c[4], 3 p.m[5], main.c",
+        ),
+        ("5$[1],\n$E=mc^2$[2] and $E$[9].", "5$[1],\n$E=mc^2$[2] and $E$."),
+        ("Vitamin c[1], il y a[2][9].", "Vitamin c[1], il y a[2]."),
+        ("Write ``` to open code [1] [9].\n```\n[9]\n```\n[9]", "Write ``` to open code [1].\n```\n[9]\n```\n"),
+        ("A line of ```[9]``` and `[9]` [9].", "A line of ```[9]``` and `[9]`."),
         ("Ada [1,2,\n3].", "Ada [1][2][3]."),
         ("As said in [1, 2], as said in [99].", "As said in [1][2], as said in."),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmill.engine import shown_text
-from graphmill.engine.cite import cite, held_to_numbers, without_own_references
+from graphmill.engine.cite import cite, held_to_numbers, only_citing, without_own_references
 from graphmill.engine.contexts import Reference
 from graphmill.engine.shown_text import STARTS_ANEW, ShownText
 from graphmill.engine.strip_thoughts import strip_thoughts
@@ -23,6 +23,8 @@ TRICKY = [
     "：", "reference 3", "[ref", " 9", "(reference", "参考", "†source】", "【1", " and ", " in ", "=", "$",
     "## Sources\n", "Sour", "Sources: ", "References: [1]", ", ", "a.md", "- **b.md**\n", "1. c.md\n", "---\n",
     "### 引用\n", " (2)", "参考编号", "和", " id", "**", "#", "Quellen", "[KG] Ada\n",
+    "  more\n", "***\n", "6. ", "*References*\n", "```", "a[1]", "a[9]", "b ", "10 m", "- ", "x = ",
+    "a[[1]]", "a[1-3]",
 ]  # fmt: skip
 
 
@@ -103,6 +105,10 @@ def test_brackets_are_shown_once_nothing_can_make_a_citation_of_them() -> None:
     assert shown.add("(http://a.b)") == " [9](http://a.b)"
     assert shown.add(" 【1†so") == ""
     assert shown.add("urce】") == " [1]"
+    assert shown.add(" x[1]") == " x"
+    assert shown.add(" = 2") == "[1] = 2"
+    assert shown.add(" a[1") == " a"
+    assert shown.add("](b)") == "[1](b)"
 
 
 def test_lines_that_were_shown_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,3 +127,32 @@ def test_lines_that_were_shown_are_not_read_again(monkeypatch: pytest.MonkeyPatc
     in_code = ShownText({1})
     text = "A.\n```\n[9]\n" + "[9] = 2\n" * 30 + "```\n[9] [1].\n"
     assert "".join(map(in_code.add, text)) + in_code.rest(whole(text)) == whole(text) == text[:-9] + " [1]."
+
+
+@pytest.mark.parametrize(
+    ("part", "longest"),
+    [
+        ("Ada met Elias [1] in the year of the storm [9], ", 100),
+        ("由她建立[1]，在风暴之年[9]。", 100),
+        ("- a $[1] [9]\n", 100),
+        ("[1]", 8000),
+        ("[", 8000),
+    ],
+)
+def test_what_is_read_for_citations_grows_no_faster_than_the_text(
+    part: str, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def counting(text: str, *others: Any) -> str:
+        read.append(len(text))
+        return held_to_numbers(text, *others)
+
+    monkeypatch.setattr(shown_text, "held_to_numbers", counting)
+    text = part * (8000 // len(part))
+    shown = ShownText({1})
+    parts = [shown.add(text[start : start + 4]) for start in range(0, len(text), 4)]
+    answer = only_citing(text, [1])
+    assert "".join(parts) + shown.rest(answer) == answer
+    assert sum(read) < 20 * len(text)  # looked at anew for each piece: 1,000 times
+    assert max(read) <= longest
