@@ -45,7 +45,7 @@ def only_citing(text: str, numbers: Collection[int]) -> str:
 
 
 def numbers_cited(texts: Iterable[str]) -> set[int]:
-    """The numbers that citations in the texts name one by one; a range stands for its two ends."""
+    """The numbers that citations in the texts name; of a range those that stand somewhere in the same text."""
     return {number for text in texts for one in _all_citations(text) for number in one.numbers}
 
 

@@ -142,32 +142,27 @@ def test_what_was_asked_is_taken_back_when_the_reader_stops_or_anything_raises()
     assert echo.open == [other]
 
 
-def test_an_interrupt_while_waiting_closes_the_open_conversations() -> None:
-    closed = []
+def telling_its_end(closed: list[str]) -> Conversation[None]:
+    try:
+        yield request("x")
+    finally:
+        closed.append("x")
 
-    def careful() -> Conversation[None]:
-        try:
-            yield request("x")
-        finally:
-            closed.append("x")
+
+def test_an_interrupt_while_waiting_closes_the_open_conversations() -> None:
+    closed: list[str] = []
 
     class Interrupted(Echo):
         def collect(self) -> Sequence[Reply]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(converse([careful()], Interrupted(1)))
+        list(converse([telling_its_end(closed)], Interrupted(1)))
     assert closed == ["x"]
 
 
 def test_a_generator_that_fails_to_take_requests_back_hides_no_error_and_leaves_no_conversation_open() -> None:
-    closed = []
-
-    def careful() -> Conversation[None]:
-        try:
-            yield request("x")
-        finally:
-            closed.append("x")
+    closed: list[str] = []
 
     class Broken(Echo):
         def collect(self) -> Sequence[Reply]:
@@ -177,7 +172,7 @@ def test_a_generator_that_fails_to_take_requests_back_hides_no_error_and_leaves_
             raise OSError("the connection is gone")
 
     with pytest.raises(KeyboardInterrupt):
-        list(converse([careful()], Broken(1)))
+        list(converse([telling_its_end(closed)], Broken(1)))
     assert closed == ["x"]
 
 
